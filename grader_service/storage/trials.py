@@ -1,0 +1,160 @@
+"""Trials: what was submitted, and the verdict that counts now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from grader_service.records.verdict import Verdict
+from grader_service.storage.database import Unit
+from grader_service.storage.ids import new_id
+from grader_service.storage.tables import gradings, rubrics, trials
+
+
+@dataclass(frozen=True, slots=True)
+class NewTrial:
+    """A trial that is about to be stored; its blobs are in the blob store already."""
+
+    tenant: str
+    run: str
+    client_id: str | None
+    content_digest: str
+    kind: str
+    scene_id: str
+    epoch: int
+    instruction: str | None
+    rubric_digest: str
+    record_digest: str
+    columns: Sequence[str]
+    frames: Sequence[Mapping[str, Any]]
+
+
+class ClientIdTakenError(Exception):
+    """Another transaction stored a trial under this client id."""
+
+
+def add(unit: Unit, trial: NewTrial) -> str:
+    """Insert a trial and return its id. Raises ClientIdTakenError on a race for the client id."""
+    trial_id = new_id()
+    values = {name: getattr(trial, name) for name in NewTrial.__slots__}
+    try:
+        unit.execute(
+            insert(trials).values(
+                id=trial_id,
+                created_at=unit.now,
+                **(values | {"columns": list(trial.columns), "frames": list(trial.frames)}),
+            )
+        )
+    except IntegrityError as error:
+        raise ClientIdTakenError from error
+    return trial_id
+
+
+def get(unit: Unit, trial_id: str, *, tenant: str) -> Any | None:
+    """Return a trial's row, or None."""
+    return unit.execute(
+        select(trials).where(trials.c.id == trial_id, trials.c.tenant == tenant)
+    ).first()
+
+
+def by_id(unit: Unit, trial_id: str) -> Any:
+    """Return the row of a trial that a grading names: it is there, whoever its tenant is."""
+    return unit.execute(select(trials).where(trials.c.id == trial_id)).one()
+
+
+def by_client_id(unit: Unit, client_id: str, *, tenant: str) -> Any | None:
+    """Return the trial that was submitted under a client id, or None."""
+    return unit.execute(
+        select(trials).where(trials.c.client_id == client_id, trials.c.tenant == tenant)
+    ).first()
+
+
+def page(
+    unit: Unit,
+    *,
+    tenant: str,
+    limit: int,
+    after: str | None = None,
+    run: str | None = None,
+    state: str | None = None,
+    outcome: str | None = None,
+    needs_review: bool | None = None,
+) -> list[Any]:
+    """Return up to `limit` trials in the order of their ids, those after the id `after`."""
+    statement = select(trials).where(trials.c.tenant == tenant)
+    if run is not None:
+        statement = statement.where(trials.c.run == run)
+    if outcome is not None:
+        statement = statement.where(trials.c.outcome == outcome)
+    if needs_review is not None:
+        statement = statement.where(trials.c.needs_review == needs_review)
+    if after is not None:
+        statement = statement.where(trials.c.id > after)
+    if state is not None:
+        newest = (
+            select(func.max(gradings.c.id))
+            .where(gradings.c.trial_id == trials.c.id)
+            .scalar_subquery()
+        )
+        statement = statement.join(gradings, gradings.c.id == newest).where(
+            gradings.c.state == state
+        )
+    return list(unit.execute(statement.order_by(trials.c.id).limit(limit)))
+
+
+def set_effective(unit: Unit, trial_id: str, verdict: Verdict) -> None:
+    """Note on the trial which verdict counts."""
+    unit.execute(
+        update(trials)
+        .where(trials.c.id == trial_id)
+        .values(
+            outcome=verdict.outcome,
+            verdict=verdict.verdict,
+            reason=verdict.reason,
+            source=verdict.source,
+            note=verdict.note,
+        )
+    )
+
+
+def runs(unit: Unit, *, tenant: str) -> list[Any]:
+    """Return rows (run, trials, first, last) of a tenant, newest run first."""
+    first = func.min(trials.c.created_at).label("first")
+    last = func.max(trials.c.created_at).label("last")
+    return list(
+        unit.execute(
+            select(trials.c.run, func.count().label("trials"), first, last)
+            .where(trials.c.tenant == tenant)
+            .group_by(trials.c.run)
+            .order_by(last.desc())
+        )
+    )
+
+
+def count_effective(unit: Unit, *, tenant: str, run: str) -> list[Any]:
+    """Return rows (outcome, verdict, reason, source, n) over a run's trials."""
+    columns = [trials.c[name] for name in ("outcome", "verdict", "reason", "source")]
+    return list(
+        unit.execute(
+            select(*columns, func.count().label("n"))
+            .where(trials.c.tenant == tenant, trials.c.run == run)
+            .group_by(*columns)
+        )
+    )
+
+
+def put_rubric(unit: Unit, *, digest: str, rubric_id: str, body: Mapping[str, Any]) -> None:
+    """Store a rubric under its digest, unless it is there."""
+    known = unit.execute(select(rubrics.c.digest).where(rubrics.c.digest == digest)).first()
+    if known is None:
+        unit.execute(insert(rubrics).values(digest=digest, id=rubric_id, body=dict(body)))
+
+
+def get_rubric(unit: Unit, digest: str) -> dict[str, Any] | None:
+    """Return a stored rubric's body, or None."""
+    body = unit.execute(select(rubrics.c.body).where(rubrics.c.digest == digest)).scalar()
+    return None if body is None else dict(body)

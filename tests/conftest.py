@@ -1,0 +1,53 @@
+"""Hostile defaults: no key, no setting and no service of this machine reaches a test."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.servers import RedisServer, start_postgres, start_redis
+
+for _name in list(os.environ):
+    if _name.startswith(("AUTOGRADER_", "OPENAI_", "ANTHROPIC_")):
+        del os.environ[_name]
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """The folder of the tests' data."""
+    return ROOT / "tests" / "data"
+
+
+@pytest.fixture(scope="session")
+def sample_trials() -> Path:
+    """The folder of the 24 sample trials."""
+    return ROOT / "examples" / "trials"
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """A real Valkey of this test process."""
+    with start_redis(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture
+def redis_url(redis_server: RedisServer) -> str:
+    """The URL of an empty Redis."""
+    redis_server.flush()
+    return redis_server.url
+
+
+@pytest.fixture(scope="session")
+def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a real PostgreSQL of this test process."""
+    folder = tmp_path_factory.mktemp("postgres")
+    with start_postgres(folder) as url:
+        yield url
+    shutil.rmtree(folder, ignore_errors=True)
