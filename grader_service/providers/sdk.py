@@ -21,7 +21,7 @@ from grader_service.providers.failures import (
     unreadable,
 )
 from grader_service.providers.per_process import PerProcess
-from grader_service.providers.strict_json import strict_loads
+from grader_service.records.strict_json import strict_loads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

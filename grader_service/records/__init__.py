@@ -1,0 +1,1 @@
+"""Records of trials, and verdicts on them: values only, no I/O."""

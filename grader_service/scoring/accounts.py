@@ -63,7 +63,7 @@ class Accounts:
         return self.success / self.graded
 
     def to_dict(self, *, gradable_share: float) -> dict[str, Any]:
-        """Return the run summary: the accounts, the rate with its interval, or why there is none."""
+        """Return the run summary: the accounts, and the rate with its interval or why not."""
         rate = self.rate(gradable_share=gradable_share)
         interval = wilson(self.success, self.graded) if rate is not None else None
         return {

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from grader_service.providers.strict_json import MAX_DEPTH, strict_loads
+from grader_service.records.strict_json import MAX_DEPTH, strict_loads
 
 
 def test_json_is_read_as_it_stands() -> None:
