@@ -1,0 +1,1 @@
+"""Judging: rubrics, frames, the prompt, what a reply means, and the judge itself."""

@@ -1,0 +1,122 @@
+"""Receipts: the JSON that lets anyone re-check a verdict offline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from grader_service.errors import JudgeError
+from grader_service.judging.prompt import PROMPT_VERSION, Prompt
+from grader_service.judging.reply import PARSER_VERSION
+from grader_service.judging.rubric import Rubric
+from grader_service.providers.base import Answer
+from grader_service.records.verdict import Decision
+
+RECEIPT_SCHEMA: Final = "receipt/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What a receipt says of the trial, whichever kind of evidence is judged."""
+
+    trial_id: str
+    record_digest: str
+    round: int
+    rubric: Rubric
+    previous_receipt: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One call that was answered, and what its reply comes to by itself."""
+
+    answer: Answer
+    decision: Decision
+
+    def vote(self) -> dict[str, Any]:
+        return {
+            "reply": {"wire": self.answer.wire, "body": self.answer.body},
+            "request_id": self.answer.request_id,
+            "rung": self.answer.rung,
+            "outcome": outcome_of(self.decision),
+            "usage": None if self.answer.usage is None else dict(self.answer.usage),
+        }
+
+
+def outcome_of(decision: Decision) -> dict[str, str | None]:
+    """Return the three words that a decision comes to."""
+    return {
+        "outcome": decision.outcome,
+        "verdict": decision.verdict,
+        "reason": decision.reason,
+    }
+
+
+def build_receipt(
+    case: Case,
+    decision: Decision,
+    *,
+    judge: Mapping[str, Any],
+    prompt: Prompt | None = None,
+    seen: Mapping[str, Any] | None = None,
+    asked: Sequence[Asked] = (),
+    error: JudgeError | None = None,
+    note: str | None = None,
+) -> dict[str, Any]:
+    """Return the receipt of one grading.
+
+    The last of `asked` decided; those before it stand under `votes`. `usage` is over all of them.
+    `seen` is what the judge was shown, in the words of its kind of evidence.
+    """
+    answer = asked[-1].answer if asked else None
+    required = {criterion.id for criterion in case.rubric.required}
+    return {
+        "schema": RECEIPT_SCHEMA,
+        "trial": case.trial_id,
+        "record_digest": case.record_digest,
+        "round": case.round,
+        "rubric": {"digest": case.rubric.digest, "text": case.rubric.to_dict()},
+        "prompt": {"version": PROMPT_VERSION, "digest": prompt.digest if prompt else None},
+        "nonce": prompt.marks.nonce if prompt else None,
+        "token": prompt.marks.token if prompt else None,
+        **(seen or {}),
+        "judge": {
+            **judge,
+            "model_answered": answer.model if answer else None,
+            "parameters": dict(answer.parameters) if answer else {},
+            "rung": answer.rung if answer else None,
+        },
+        "request_id": answer.request_id if answer else error.request_id if error else None,
+        "reply": {"wire": answer.wire, "body": answer.body} if answer else None,
+        "error": str(error) if error else note,
+        "parser": PARSER_VERSION,
+        "usage": _total_usage(asked),
+        "cost": None,
+        "votes": [earlier.vote() for earlier in asked[:-1]],
+        "outcome": outcome_of(decision),
+        "findings": [
+            {
+                "id": finding.id,
+                "met": finding.met,
+                "required": finding.id in required,
+                "evidence": finding.evidence,
+            }
+            for finding in decision.findings
+        ],
+        "rationale": decision.rationale,
+        "confidence": decision.confidence,
+        "failure_mode": decision.failure_mode,
+        "previous_receipt": case.previous_receipt,
+    }
+
+
+def _total_usage(asked: Sequence[Asked]) -> dict[str, int] | None:
+    """Return the tokens of all calls together; None where one of them did not tell."""
+    total: dict[str, int] = {}
+    for one in asked:
+        if one.answer.usage is None:
+            return None
+        for name, count in one.answer.usage.items():
+            total[name] = total.get(name, 0) + count
+    return total or None
