@@ -16,11 +16,13 @@ class AutograderError(Exception):
     status: ClassVar[int] = 500
     slug: ClassVar[str] = "internal"
     exit_code: ClassVar[int] = 1
+    # What to do where the place that raises it knows nothing better.
+    usual_fix: ClassVar[str | None] = None
 
     def __init__(self, message: str, *, fix: str | None = None) -> None:
         super().__init__(message)
         self.message = message
-        self.fix = fix
+        self.fix = fix or self.usual_fix
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), self.__dict__))
@@ -45,6 +47,7 @@ class InputError(AutograderError, ValueError):
     status = 422
     slug = "invalid-input"
     exit_code = 2
+    usual_fix = "correct it and send it again"
 
 
 class TrajectoryError(InputError):
@@ -57,6 +60,7 @@ class RecordError(InputError):
     """A trial record can't be read, or holds a value that can't be saved exactly."""
 
     slug = "invalid-record"
+    usual_fix = "save the trial again, and send record.json with all of its columns"
 
 
 class RubricError(InputError):
@@ -98,6 +102,7 @@ class NotFoundError(AutograderError):
     status = 404
     slug = "not-found"
     exit_code = 2
+    usual_fix = "check the id; GET /v1/trials lists what there is"
 
 
 class ConflictError(AutograderError):

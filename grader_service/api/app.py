@@ -1,0 +1,40 @@
+"""The application: routers, limits and problem documents around one Service."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+
+from grader_service import __version__
+from grader_service.api import health, problems, runs, trials
+from grader_service.api.body import Limits
+from grader_service.api.schemas import A320TrialIn, RobotTrialIn
+from grader_service.grading.service import Service
+
+
+def create_app(service: Service, limits: Limits) -> FastAPI:
+    """Return the ASGI application."""
+    app = FastAPI(
+        title="robot-autograder",
+        version=__version__,
+        summary="Takes robot trials, has them judged, gives reproducible ScoreCards.",
+    )
+    app.state.service = service
+    app.state.limits = limits
+    for router in (trials.router, runs.router, health.router):
+        app.include_router(router)
+    problems.install(app)
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    return app
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    """Return the schema with the parts of a submission, which no route declares as parameters."""
+    if app.openapi_schema is None:
+        schema = FastAPI.openapi(app)
+        for model in (RobotTrialIn, A320TrialIn):
+            described = model.model_json_schema(ref_template="#/components/schemas/{model}")
+            parts = described.pop("$defs", {})
+            schema["components"]["schemas"].update(parts | {model.__name__: described})
+    return app.openapi_schema or {}

@@ -1,0 +1,1 @@
+"""Use cases: submit, claim and judge, finish, pump, read, summarise."""

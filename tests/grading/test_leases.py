@@ -1,0 +1,75 @@
+"""The gate: many trials together, or a dangerous one alone."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from grader_service.grading.leases import Gate
+
+
+def test_ordinary_trials_go_through_together() -> None:
+    gate, meeting = Gate(), threading.Barrier(4, timeout=10)
+
+    def trial() -> None:
+        with gate.enter(alone=False):
+            meeting.wait()
+
+    with ThreadPoolExecutor(4) as pool:
+        for future in [pool.submit(trial) for _ in range(4)]:
+            future.result()
+
+
+def test_a_dangerous_trial_is_never_inside_with_another() -> None:
+    gate, inside, lock = Gate(), 0, threading.Lock()
+    seen: list[tuple[bool, int]] = []
+
+    def trial(alone: bool) -> None:
+        nonlocal inside
+        with gate.enter(alone=alone):
+            with lock:
+                inside += 1
+                seen.append((alone, inside))
+            time.sleep(0.002)
+            with lock:
+                seen.append((alone, inside))
+                inside -= 1
+
+    with ThreadPoolExecutor(8) as pool:
+        for future in [pool.submit(trial, number % 5 == 0) for number in range(60)]:
+            future.result()
+    assert len(seen) == 120
+    assert all(count == 1 for alone, count in seen if alone)
+
+
+def test_a_dangerous_trial_does_not_wait_for_ever_behind_ordinary_ones() -> None:
+    gate, stop, entered = Gate(), threading.Event(), threading.Event()
+
+    def ordinary() -> None:
+        while not stop.is_set():
+            with gate.enter(alone=False):
+                time.sleep(0.001)
+
+    def dangerous() -> None:
+        with gate.enter(alone=True):
+            entered.set()
+
+    with ThreadPoolExecutor(5) as pool:
+        workers = [pool.submit(ordinary) for _ in range(4)]
+        waiting = pool.submit(dangerous)
+        assert entered.wait(20)
+        stop.set()
+        for future in (*workers, waiting):
+            future.result()
+
+
+def test_an_error_inside_opens_the_gate_again() -> None:
+    gate = Gate()
+    for alone in (True, False):
+        with pytest.raises(ZeroDivisionError), gate.enter(alone=alone):
+            _ = 1 // 0
+    with gate.enter(alone=True):
+        pass

@@ -1,0 +1,1 @@
+"""Celery: the application, its tasks and its signals."""

@@ -1,0 +1,23 @@
+"""The Celery application of a worker process: `celery -A workers.app worker --pool threads`."""
+
+from __future__ import annotations
+
+import warnings
+
+from celery import Celery
+from celery.platforms import SecurityWarning  # type: ignore[attr-defined]  # absent in stubs
+
+from grader_service.grading.celery_queue import celery_config, key_prefix
+from grader_service.settings import Settings
+from workers import signals, tasks
+
+# Warns root of pickled messages; only JSON is taken here.
+warnings.filterwarnings("ignore", category=SecurityWarning)
+
+settings = Settings.load()
+app = Celery("autograder")
+app.conf.update(
+    celery_config(settings.broker_url or "redis://127.0.0.1:6379/0", key_prefix(settings.database))
+)
+tasks.register(app)
+signals.connect(settings)
