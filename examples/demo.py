@@ -167,7 +167,8 @@ def report(client: Client) -> None:
         a320 = json.loads(client.scorecard(trial["id"]))
         out.print(
             f"cockpit run {a320['run_id']}: scalar {a320['scalar']:.2f} = coverage "
-            f"{number(a320['coverage'])}, order {number(a320['order'])}, end state {number(a320['end_state'])}; "
+            f"{number(a320['coverage'])}, order {number(a320['order'])}, "
+            f"end state {number(a320['end_state'])}; "
             f"beside it the LLM judge: {a320['judgement']['verdict']}",
             markup=False,
         )

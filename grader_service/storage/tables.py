@@ -14,8 +14,13 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    TypeDecorator,
     UniqueConstraint,
 )
+from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeEngine
+
+from grader_service.records.canonical import scrub_surrogates
 
 metadata = MetaData(
     naming_convention={
@@ -26,9 +31,28 @@ metadata = MetaData(
     }
 )
 
+
+class CleanText(TypeDecorator[str]):
+    """Text from outside. What no database or encoding takes (NUL, lone surrogates) is replaced."""
+
+    impl = String
+    cache_ok = True
+
+    def __init__(self, length: int | None = None) -> None:
+        super().__init__(length)
+        self._length = length
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[str]:
+        sized = Text() if self._length is None else String(self._length)
+        return dialect.type_descriptor(sized)
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+        return None if value is None else scrub_surrogates(value).replace("\x00", "\ufffd")
+
+
 _ID = String(36)
 _DIGEST = String(64)
-_NAME = String(200)
+_NAME = CleanText(200)
 
 rubrics = Table(
     "rubrics",
@@ -50,7 +74,7 @@ trials = Table(
     Column("kind", String(16), nullable=False),
     Column("scene_id", _NAME, nullable=False),
     Column("epoch", Integer, nullable=False),
-    Column("instruction", Text),
+    Column("instruction", CleanText()),
     Column("rubric_digest", _DIGEST, ForeignKey("rubrics.digest"), nullable=False),
     # The record as submitted: record.json of a robot trial, the trajectory of an A320 one.
     Column("record_digest", _DIGEST, nullable=False),
@@ -63,7 +87,7 @@ trials = Table(
     Column("verdict", String(16)),
     Column("reason", String(32)),
     Column("source", String(32)),
-    Column("note", Text),
+    Column("note", CleanText()),
     UniqueConstraint("tenant", "client_id"),
     Index(None, "tenant", "run", "id"),
     # The run summary counts over it.
@@ -94,7 +118,7 @@ gradings = Table(
     Column("owner", _NAME),
     Column("not_before", Float, nullable=False, default=0.0),
     Column("published_at", Float, nullable=False, default=0.0),
-    Column("last_error", Text),
+    Column("last_error", CleanText()),
     Column("created_at", Float, nullable=False),
     Column("done_at", Float),
     UniqueConstraint("trial_id", "rubric_digest", "judge_digest", "round"),
@@ -116,7 +140,7 @@ verdicts = Table(
     Column("outcome", String(16), nullable=False),
     Column("verdict", String(16)),
     Column("reason", String(32)),
-    Column("note", Text),
+    Column("note", CleanText()),
     Column("by", _NAME),
     Column("primary", Boolean, nullable=False),
     Column("at", Float, nullable=False),

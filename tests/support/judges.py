@@ -1,4 +1,4 @@
-"""Judges for tests of whole services: the stub model in this process, the pixel judge in its own."""
+"""Judges for tests of whole services."""
 
 from __future__ import annotations
 

@@ -123,17 +123,14 @@ def running(
     home: Path,
     redis_url: str,
     judges: Mapping[str, Any],
-    *,
-    workers: int = 1,
     **settings: str,
 ) -> Iterator[Stack]:
-    """Run an API and workers until the block ends."""
+    """Run an API and a worker `w1` until the block ends."""
     stack = Stack(home, redis_url, judges, settings)
     try:
         stack.migrate()
         stack.start_api()
-        for number in range(workers):
-            stack.start_worker(f"w{number + 1}")
+        stack.start_worker("w1")
         yield stack
     finally:
         stack.close()

@@ -1,0 +1,1 @@
+"""The command line: `autograder`. One module for each group of commands."""

@@ -1,0 +1,1 @@
+"""What runs beside a harness: the HTTP client and the trials on disk."""
