@@ -21,6 +21,7 @@ def broker_arguments(port: int, folder: Path) -> list[str]:
         *(binary, "--port", str(port), "--bind", "127.0.0.1"),
         *("--save", "", "--appendonly", "no"),
         *("--dir", str(folder), "--loglevel", "warning"),
+        *("--logfile", str(folder / "broker.log")),
     ]
 
 

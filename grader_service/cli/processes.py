@@ -33,6 +33,8 @@ class Child:
     environment: Mapping[str, str]
     # How long it may take to end by itself after SIGTERM.
     grace_s: float = 10.0
+    # Drops what it prints to stdout; errors and logs go to stderr.
+    quiet: bool = False
     _process: subprocess.Popen[bytes] | None = None
     _started: float = 0.0
     _not_before: float = 0.0
@@ -42,6 +44,7 @@ class Child:
         self._process = subprocess.Popen(  # noqa: S603  (our own command lines)
             self.arguments,
             env=dict(self.environment),
+            stdout=subprocess.DEVNULL if self.quiet else None,
             # Safe: the parent has no threads, and prctl takes no locks.
             preexec_fn=_die_with_parent,  # noqa: PLW1509
             # A Ctrl-C at the terminal reaches the parent alone, which then stops all in order.

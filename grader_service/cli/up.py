@@ -84,7 +84,9 @@ def _run(settings: Settings, home: Path, port: int, *, stub: bool, script: Path 
             broker.start()
             started.append(broker)
             if not wait_for_port(broker_port):
-                raise SetupError("the embedded broker did not start", fix="see the lines above")
+                raise SetupError(
+                    "the embedded broker did not start", fix=f"see {home / 'broker.log'}"
+                )
             environment["AUTOGRADER_BROKER_URL"] = f"redis://127.0.0.1:{broker_port}/0"
         if stub:
             url, model = _start_stub(environment, script)
@@ -103,6 +105,7 @@ def _run(settings: Settings, home: Path, port: int, *, stub: bool, script: Path 
             environment | {"AUTOGRADER_NODE": settings.node or "up:worker-1"},
             # Calls in flight end; leases take over what does not.
             grace_s=30,
+            quiet=True,
         )
         for child in (worker, api):
             child.start()
@@ -141,7 +144,7 @@ def _start_stub(environment: dict[str, str], script: Path | None) -> tuple[str, 
         *("--port", str(port)),
         *(("--script", str(script)) if script else ()),
     ]
-    child = Child("stub model", arguments, environment)
+    child = Child("stub model", arguments, environment, quiet=True)
     child.start()
     if not wait_for_port(port):
         child.stop()
