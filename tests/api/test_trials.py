@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -391,7 +392,14 @@ def test_the_documented_schema_describes_the_submission(api: TestClient) -> None
         for option in body["schema"]["properties"]["trial"]["oneOf"]
     }
     assert names <= set(schema["components"]["schemas"])
-    assert api.get("/docs").status_code == 200
+
+
+def test_the_docs_page_needs_nothing_from_other_hosts(api: TestClient) -> None:
+    page = api.get("/docs").text
+    sources = re.findall(r'(?:src|href)="([^"]+)"', page)
+    assert sources
+    assert all(source.startswith("/") for source in sources), sources
+    assert all(api.get(source).status_code == 200 for source in sources)
 
 
 def test_a_summary_of_an_unknown_run_is_not_found(api: TestClient) -> None:
