@@ -41,6 +41,11 @@ format: .venv/dev ## Format and fix what can be fixed
 bench: .venv/dev ## Run the benchmarks (benchmarks/README.md has one command for each)
 	for script in benchmarks/*.py; do $(BIN)/python $$script; done
 
+.PHONY: fuzz
+fuzz: .venv/dev ## Fuzz what reads bytes from outside (SECONDS_EACH=60)
+	$(BIN)/uv pip install -q --python $(BIN)/python 'atheris>=3'
+	$(BIN)/python -m fuzz --seconds $(or $(SECONDS_EACH),60)
+
 .PHONY: lock
 lock: .venv/dev ## Resolve the dependencies anew
 	$(BIN)/python -m uv pip compile -q --universal --python-version 3.11 --generate-hashes \

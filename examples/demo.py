@@ -47,10 +47,13 @@ def main() -> int:
         client = stack.enter_context(service(judges))
         robots = stack.enter_context(Client(client))
         say("submitting 24 robot trials and 3 cockpit runs")
+        submitted = time.monotonic()
         submit(robots, Found("trials", EXAMPLES / "trials"), Choices("robots", judge="pixels"))
         for path in sorted((EXAMPLES / "a320").glob("*.jsonl")):
             submit(robots, Found("a320", path), Choices("cockpit", judge="scripted"))
-        wait(robots, ["robots", "cockpit"])
+        graded = wait(robots, ["robots", "cockpit"])
+        seconds = time.monotonic() - submitted
+        say(f"submitted and graded in {seconds:.1f} s: {graded / seconds:.1f} trials a second")
         export(["robots", "cockpit"])
         report(robots)
     say(f"everything is stopped again, after {time.monotonic() - begun:.1f} s")
@@ -133,18 +136,18 @@ def submit(client: Client, found: Found, choices: Choices) -> None:
         client.submit(submission.trial, submission.parts)
 
 
-def wait(client: Client, runs: Sequence[str]) -> None:
-    """Say how far the grading is until nothing is pending."""
+def wait(client: Client, runs: Sequence[str]) -> int:
+    """Say how far the grading is until nothing is pending; return the number of trials."""
     shown = -1
     while True:
         summaries = [client.run(run) for run in runs]
-        total = sum(summary["trials"] for summary in summaries)
+        total = sum(int(summary["trials"]) for summary in summaries)
         done = total - sum(summary["pending"]["n"] for summary in summaries)
         if done != shown:
             say(f"graded {done} of {total}")
             shown = done
         if done == total:
-            return
+            return total
         time.sleep(0.2)
 
 

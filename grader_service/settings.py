@@ -6,13 +6,14 @@ import contextlib
 import os
 import re
 import secrets
+from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from grader_service.errors import SetupError
+from grader_service.errors import SetupError, UsageError
 
 # What is used when a vendor's key is there and no judge is named.
 _DEFAULT_MODELS = {"openai": "gpt-6-luna", "anthropic": "claude-haiku-5-5"}
@@ -34,6 +35,15 @@ def _judge_from_text(value: Any) -> Any:
     return match.groupdict()
 
 
+class PriceSettings(BaseModel):
+    """US dollars for a million tokens. Zero is a price; a judge without any has an unknown one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    input_mtok: Decimal = Field(ge=0, le=10_000)
+    output_mtok: Decimal = Field(ge=0, le=10_000)
+
+
 class JudgeSettings(BaseModel):
     """One judge. The key is read from the variable `api_key_env` (default: the vendor's own)."""
 
@@ -47,6 +57,21 @@ class JudgeSettings(BaseModel):
     max_tokens: int = Field(default=4096, ge=64)
     deadline_s: float = Field(default=120.0, gt=0, le=1500)
     stub: bool = False
+    price: PriceSettings | None = None
+    # What all workers together may ask of the model: calls a minute, and calls at a time.
+    rate_per_minute: float | None = Field(default=None, ge=0.01, le=1_000_000)
+    concurrency: int | None = Field(default=None, ge=1, le=100_000)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the judge that "provider:model[@base_url]" is. Raises UsageError."""
+        try:
+            return cls.model_validate(_judge_from_text(text))
+        except ValueError as error:
+            raise UsageError(
+                f"{text!r} is neither a configured judge nor provider:model",
+                fix="name one of AUTOGRADER_JUDGES, or write for example openai:gpt-6-luna",
+            ) from error
 
     def api_key(self) -> str | None:
         return os.environ.get(self.api_key_env or _KEYS[self.provider]) or None
@@ -60,7 +85,9 @@ class Settings(BaseSettings):
     home: Path = Path(".autograder")
     host: str = "127.0.0.1"
     port: int = Field(default=8400, ge=0, le=65535)
+    trusted_network: bool = False
     database_url: str | None = None
+    database_wait_s: float = Field(default=30.0, gt=0)
     broker_url: str | None = None
     blobs_url: str | None = None
     secret: SecretStr | None = None
@@ -73,6 +100,7 @@ class Settings(BaseSettings):
     lease_s: float = Field(default=30.0, gt=0)
     pump_s: float = Field(default=0.25, gt=0)
     stale_s: float = Field(default=30.0, gt=0)
+    stuck_after_s: float = Field(default=30.0, gt=0)
     # Waits between tries grow from the first to the second; tests and demos shorten them.
     retry_base_s: float = Field(default=2.0, gt=0)
     retry_cap_s: float = Field(default=300.0, gt=0)
@@ -143,13 +171,23 @@ class Settings(BaseSettings):
         if self.secret is not None:
             return self.secret.get_secret_value().encode()
         path = self.home / "secret"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.exists():
-            # Written aside and linked into place: no other process ever reads half of it.
-            draft = path.with_name(f"secret.{secrets.token_hex(8)}")
-            draft.touch(mode=0o600)
-            draft.write_text(secrets.token_hex(32))
-            with contextlib.suppress(FileExistsError):
-                os.link(draft, path)
-            draft.unlink()
-        return path.read_bytes()
+        try:
+            if not path.exists():
+                _make_secret(path)
+            return path.read_bytes()
+        except OSError as error:
+            raise SetupError(
+                f"can't keep a secret in {path}: {error.strerror}",
+                fix="set AUTOGRADER_SECRET, or AUTOGRADER_HOME to a folder that can be written",
+            ) from error
+
+
+def _make_secret(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Written aside and linked into place: no other process ever reads half of it.
+    draft = path.with_name(f"secret.{secrets.token_hex(8)}")
+    draft.touch(mode=0o600)
+    draft.write_text(secrets.token_hex(32))
+    with contextlib.suppress(FileExistsError):
+        os.link(draft, path)
+    draft.unlink()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.support.servers import RedisServer, start_postgres, start_redis
@@ -14,6 +14,11 @@ from tests.support.servers import RedisServer, start_postgres, start_redis
 for _name in list(os.environ):
     if _name.startswith(("AUTOGRADER_", "OPENAI_", "ANTHROPIC_")):
         del os.environ[_name]
+
+# How long an example takes says nothing on a busy machine. The rest is as Hypothesis has it: where
+# CI is set, it draws the same examples each time.
+hypothesis.settings.register_profile("tests", deadline=None)
+hypothesis.settings.load_profile("tests")
 
 ROOT = Path(__file__).parent.parent
 
@@ -45,9 +50,7 @@ def redis_url(redis_server: RedisServer) -> str:
 
 
 @pytest.fixture(scope="session")
-def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres_url() -> Iterator[str]:
     """The URL of a real PostgreSQL of this test process."""
-    folder = tmp_path_factory.mktemp("postgres")
-    with start_postgres(folder) as url:
+    with start_postgres() as url:
         yield url
-    shutil.rmtree(folder, ignore_errors=True)

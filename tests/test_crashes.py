@@ -138,7 +138,9 @@ def test_an_outage_without_end_is_ungraded_and_never_a_failure(
 ) -> None:
     with StubModel() as model:
         model.script([{"match": {}, "replies": [{"fault": "500"}]}])
-        settings = {"AUTOGRADER_RETRY_BASE_S": "0.01"}
+        # The breaker soon lets one call through at a time, each after a wait and a pump's round.
+        waits = {"RETRY_BASE_S": "0.01", "RETRY_CAP_S": "0.02", "PUMP_S": "0.02"}
+        settings = {f"AUTOGRADER_{name}": value for name, value in waits.items()}
         judges = {"m": judge_at(model.url)}
         with running(tmp_path / "home", redis.url, judges, **settings) as stack:
             with stack.client() as client:

@@ -218,3 +218,17 @@ def autograder(graded: Graded, *arguments: str) -> None:
         check=True,
         stdout=subprocess.DEVNULL,
     )
+
+
+def test_the_summary_adds_up_what_the_receipts_say_and_takes_no_unknown_price_for_zero(
+    graded: Graded,
+) -> None:
+    with graded.stack.client() as client:
+        summary = client.run("cockpit")
+        receipts = [
+            client.verdicts(trial["id"])[0]["receipt"] for trial in client.trials(run="cockpit")
+        ]
+    tokens = sum(receipt["usage"]["input_tokens"] for receipt in receipts)
+    assert summary["usage"]["answers"] == len(receipts) == 3
+    assert summary["usage"]["input_tokens"] == tokens > 0
+    assert summary["cost"] == {"usd": None, "unpriced": 3}

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from grader_service.bootstrap import build_judges
-from grader_service.errors import SetupError
-from grader_service.settings import Settings
+from grader_service.errors import SetupError, UsageError
+from grader_service.judging.pricing import TokenPrice
+from grader_service.settings import JudgeSettings, Settings
 
 
 @pytest.fixture
@@ -106,3 +108,35 @@ def test_every_setting_is_documented() -> None:
     page = (Path(__file__).parent.parent / "docs" / "settings.md").read_text()
     for name in Settings.model_fields:
         assert f"`AUTOGRADER_{name.upper()}`" in page, name
+
+
+def test_a_judges_price_is_exact_and_zero_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(
+        "AUTOGRADER_JUDGES",
+        '{"own": {"provider": "openai", "model": "m", "base_url": "http://127.0.0.1:1/v1",'
+        ' "price": {"input_mtok": 0.1, "output_mtok": 0}}, "free": "openai:m@http://127.0.0.1:1"}',
+    )
+    judges = build_judges(Settings.load()).by_name
+    assert judges["own"].price == TokenPrice(Decimal("0.1"), Decimal(0))
+    assert judges["free"].price is None
+
+
+@pytest.mark.parametrize(
+    "price", ['{"input_mtok": 1}', '{"input_mtok": -1, "output_mtok": 1}', '"free"']
+)
+def test_half_a_price_or_a_negative_one_is_refused(
+    monkeypatch: pytest.MonkeyPatch, price: str
+) -> None:
+    monkeypatch.setenv(
+        "AUTOGRADER_JUDGES",
+        f'{{"own": {{"provider": "openai", "model": "m", "price": {price}}}}}',
+    )
+    with pytest.raises(SetupError, match=r"AUTOGRADER_JUDGES \(own.price"):
+        Settings.load()
+
+
+def test_a_judge_in_one_line_that_is_none_is_wrong_use() -> None:
+    assert JudgeSettings.parse("openai:m@http://127.0.0.1:1/v1").base_url is not None
+    for text in ("nobody", "nobody:m", "openai:"):
+        with pytest.raises(UsageError, match="neither a configured judge"):
+            JudgeSettings.parse(text)

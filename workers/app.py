@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 from celery import Celery
+from celery.exceptions import CPendingDeprecationWarning
 from celery.platforms import SecurityWarning  # type: ignore[attr-defined]  # absent in stubs
 
 from grader_service.grading.celery_queue import celery_config, key_prefix
@@ -13,6 +14,8 @@ from workers import signals, tasks
 
 # Warns root of pickled messages; only JSON is taken here.
 warnings.filterwarnings("ignore", category=SecurityWarning)
+# Warns whenever a connection breaks of a default that will change; celery_config sets it.
+warnings.filterwarnings("ignore", category=CPendingDeprecationWarning)
 
 settings = Settings.load()
 app = Celery("autograder")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
-from celery.signals import setup_logging, worker_init, worker_shutting_down
+from celery.signals import setup_logging, worker_init, worker_shutdown, worker_shutting_down
 
+from grader_service.errors import AutograderError
 from grader_service.observability.logs import configure_logging
 from grader_service.settings import Settings
 from workers import process
+
+_log = logging.getLogger(__name__)
 
 
 def connect(settings: Settings) -> None:
@@ -16,12 +20,22 @@ def connect(settings: Settings) -> None:
 
     @worker_init.connect(weak=False)
     def _start(**_: Any) -> None:
-        process.start(settings)
+        configure_logging()
+        try:
+            process.start(settings)
+        except Exception as error:
+            # Celery would go on without what the tasks need, and without a word.
+            if not isinstance(error, AutograderError):
+                _log.exception("the worker can't start")
+            raise SystemExit(f"error: {error}") from error
 
     @worker_shutting_down.connect(weak=False)
     def _stop(**_: Any) -> None:
-        # What is in flight ends and keeps its leases; nothing new is published.
-        process.worker().pump.stop()
+        process.stop()
+
+    @worker_shutdown.connect(weak=False)
+    def _leave(**_: Any) -> None:
+        process.leave()
 
     @setup_logging.connect(weak=False)
     def _logging(**_: Any) -> None:

@@ -10,7 +10,9 @@ from workers import process
 
 def grade(grading_id: str) -> str:
     """Grade one row, if it is due; a second message for it does nothing."""
-    return process.worker().grader.grade(grading_id)
+    worker = process.worker()
+    with worker.slots.take():
+        return worker.grader.grade(grading_id)
 
 
 def register(app: Celery) -> None:

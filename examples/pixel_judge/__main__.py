@@ -67,6 +67,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
+        if self.close_connection:
+            # Said, or the client sends its next request into the connection that closes.
+            self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(data)
 

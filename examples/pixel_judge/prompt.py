@@ -23,7 +23,10 @@ _FENCE: Final = re.compile(
     re.DOTALL,
 )
 _CRITERION: Final = re.compile(r"^- (\S+) \((required|optional)\): (.*)$", re.MULTILINE)
-_LABEL: Final = re.compile(r"^Frame \d+ of \d+: (FIRST|LAST)( \(parked\))?, camera (.+)$")
+_LABEL: Final = re.compile(
+    r"^Frame \d+ of \d+: (FIRST|LAST)( \(parked\))?, camera "
+    r'(?:<data-[\w-]+ name="camera">)?(.+?)(?:</data-[\w-]+>)?$'
+)
 _TOKEN: Final = re.compile(r"^Trial token: (\S+)$", re.MULTILINE)
 _DATA_URL: Final = re.compile(r"data:image/[\w.+-]+;base64,")
 

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from pydantic import BaseModel, ValidationError
 from python_multipart import MultipartParser
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import parse_options_header
 from starlette.requests import ClientDisconnect, Request
 
 from grader_service.errors import InputError, MediaTypeError, TooLargeError, UsageError
+from grader_service.records.strict_json import parse_strict
 
 if TYPE_CHECKING:
     # Only there for type checkers.
     from python_multipart.multipart import MultipartCallbacks
+
+
+_FEWER_FRAMES = "send fewer or smaller frames: first and last of each camera are enough"
+
+Model = TypeVar("Model", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +34,7 @@ class Limits:
     body_bytes: int = 64_000_000
     part_bytes: int = 32_000_000
     parts: int = 64
+    json_bytes: int = 1_000_000
     seconds: float = 60.0
 
 
@@ -35,11 +44,7 @@ async def read_parts(request: Request, limits: Limits) -> dict[str, bytes]:
     Raises MediaTypeError (415), TooLargeError (413), UsageError (400) for what is no multipart
     body, InputError (422) for a part that comes twice.
     """
-    encoding = request.headers.get("content-encoding", "identity")
-    if encoding != "identity":
-        raise MediaTypeError(
-            f"Content-Encoding {encoding} is not taken", fix="send the body uncompressed"
-        )
+    _refuse_encodings(request)
     content_type, options = parse_options_header(request.headers.get("content-type", ""))
     boundary = options.get(b"boundary")
     if content_type != b"multipart/form-data" or not boundary:
@@ -47,45 +52,82 @@ async def read_parts(request: Request, limits: Limits) -> dict[str, bytes]:
             "the body is not multipart/form-data",
             fix="send a part 'trial' (JSON) and the parts that it names; see /docs",
         )
-    declared = request.headers.get("content-length", "")
-    if declared.isdigit() and int(declared) > limits.body_bytes:
-        raise _too_large(limits)
     reader = _Reader(limits)
     try:
         parser = MultipartParser(boundary, reader.callbacks())
-        async with asyncio.timeout(limits.seconds):
-            async for chunk in _capped(request, limits):
+        async with _in_time(limits):
+            async for chunk in _capped(request, limits.body_bytes, _FEWER_FRAMES):
+                reader.check_start(chunk)
                 parser.write(chunk)
         parser.finalize()
     except FormParserError as error:
         raise UsageError(
             f"the multipart body is broken: {error}", fix="send every part whole"
         ) from error
+    if not reader.ended:
+        raise UsageError("the multipart body ends before its last part does")
+    return reader.parts
+
+
+async def read_json(request: Request, limits: Limits, model: type[Model]) -> Model:
+    """Read a JSON body of a form.
+
+    Raises MediaTypeError (415), TooLargeError (413), UsageError (400) for a body that does not come
+    whole, InputError (422) for one of another form.
+    """
+    _refuse_encodings(request)
+    content_type, _ = parse_options_header(request.headers.get("content-type", ""))
+    if content_type != b"application/json":
+        raise MediaTypeError("the body is not application/json", fix="send JSON; see /docs")
+    body = bytearray()
+    async with _in_time(limits):
+        async for chunk in _capped(request, limits.json_bytes, "send less text"):
+            body += chunk
+    return validated(model, parse_strict(bytes(body), what="the body"), what="the body")
+
+
+def validated(model: type[Model], value: Any, *, what: str) -> Model:
+    """Return a value in its form. Raises InputError that names where `what` is of another."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join([what, *map(str, first["loc"])])
+        raise InputError(f"{where}: {first['msg']}", fix="see /docs for the form") from error
+
+
+def _refuse_encodings(request: Request) -> None:
+    encoding = request.headers.get("content-encoding", "identity")
+    if encoding != "identity":
+        raise MediaTypeError(
+            f"Content-Encoding {encoding} is not taken", fix="send the body uncompressed"
+        )
+
+
+@asynccontextmanager
+async def _in_time(limits: Limits) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(limits.seconds):
+            yield
     except TimeoutError as error:
         raise UsageError(
             f"the body did not arrive within {limits.seconds:.0f} s", fix="send it again, faster"
         ) from error
     except ClientDisconnect as error:
         raise UsageError("the client went away before the body was whole") from error
-    if not reader.ended:
-        raise UsageError("the multipart body ends before its last part does")
-    return reader.parts
 
 
-async def _capped(request: Request, limits: Limits) -> AsyncIterator[bytes]:
+async def _capped(request: Request, most: int, fix: str) -> AsyncIterator[bytes]:
+    too_large = TooLargeError(f"the body is over {most} bytes", fix=fix)
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > most:
+        raise too_large
     total = 0
     async for chunk in request.stream():
         total += len(chunk)
-        if total > limits.body_bytes:
-            raise _too_large(limits)
+        if total > most:
+            raise too_large
         yield chunk
-
-
-def _too_large(limits: Limits) -> TooLargeError:
-    return TooLargeError(
-        f"the body is over {limits.body_bytes} bytes",
-        fix="send fewer or smaller frames: first and last of each camera are enough",
-    )
 
 
 class _Reader:
@@ -94,11 +136,24 @@ class _Reader:
     def __init__(self, limits: Limits) -> None:
         self.parts: dict[str, bytes] = {}
         self.ended = False
+        self._started = False
         self._limits = limits
         self._header = bytearray()
         self._value = bytearray()
         self._name: str | None = None
         self._data = bytearray()
+
+    def check_start(self, chunk: bytes) -> None:
+        """Refuse a body with anything before its first boundary.
+
+        The parser's reading of that depends on where chunks end, which is chance.
+        """
+        if chunk and not self._started and not chunk.startswith(b"-"):
+            raise UsageError(
+                "the multipart body does not begin with its boundary",
+                fix="send nothing before the first part",
+            )
+        self._started = self._started or bool(chunk)
 
     def callbacks(self) -> MultipartCallbacks:
         return {

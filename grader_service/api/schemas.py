@@ -7,12 +7,16 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from grader_service.grading.read import TrialView
+from grader_service.grading.regrade import QueuedGrading
 from grader_service.records.verdict import Verdict
 
 # Printable, no control characters: names end up in logs, paths of exports and pages.
 Name = Annotated[
     str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")
 ]
+
+# Higher first among the trials that wait for a judge.
+Priority = Annotated[int, Field(strict=True, ge=-10, le=10)]
 
 
 class FrameIn(BaseModel):
@@ -47,6 +51,8 @@ class RobotTrialIn(BaseModel):
     client_id: Name | None = None
     rubric: str | dict[str, Any] | None = None
     judge: Name | None = None
+    priority: Priority = 0
+    fresh: bool = False
     record: Name | None = None
     frames: list[FrameIn] = Field(default=[], max_length=64)
 
@@ -61,6 +67,53 @@ class A320TrialIn(BaseModel):
     client_id: Name | None = None
     rubric: str | dict[str, Any] | None = None
     judge: Name | None = None
+    priority: Priority = 0
+    fresh: bool = False
+
+
+class GradingIn(BaseModel):
+    """Another grading of a trial: by default under its own rubric, by the judge that it had."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    rubric: str | dict[str, Any] | None = None
+    judge: Name | None = None
+    fresh: bool = False
+
+
+class HumanVerdictIn(BaseModel):
+    """What a person says of a trial, and why."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    verdict: Literal["success", "failure", "abstain"]
+    note: str | None = Field(default=None, max_length=20_000)
+    reviewer: Name
+
+
+class GradingOut(BaseModel):
+    """A grading that waits for its judge."""
+
+    id: str
+    trial: str
+    round: int
+    rubric_digest: str
+    judge: str | None
+    state: Literal["queued"]
+    links: dict[str, str]
+
+    @classmethod
+    def of(cls, grading: QueuedGrading) -> Self:
+        base = f"/v1/trials/{grading.trial_id}"
+        return cls(
+            id=grading.id,
+            trial=grading.trial_id,
+            round=grading.round,
+            rubric_digest=grading.rubric_digest,
+            judge=grading.judge,
+            state="queued",
+            links={"trial": base, "verdicts": f"{base}/verdicts"},
+        )
 
 
 class TrialOut(BaseModel):

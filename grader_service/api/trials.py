@@ -7,9 +7,9 @@ from uuid import UUID
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
-from grader_service.api.body import Limits, read_parts
+from grader_service.api.body import Limits, read_parts, validated
 from grader_service.api.problems import PROBLEM
 from grader_service.api.schemas import (
     A320TrialIn,
@@ -117,7 +117,7 @@ def _submission(
     model = _KINDS.get(kind) if isinstance(kind, str) else None
     if model is None:
         raise InputError(f"unknown kind {kind!r}", fix="set kind to 'robot' or 'a320'")
-    trial = _validated(model, value)
+    trial = validated(model, value, what="trial")
     client_id = _client_id(trial.client_id, idempotency_key)
     if isinstance(trial, A320TrialIn):
         _only_parts(parts, {"trial", "trajectory"})
@@ -127,6 +127,8 @@ def _submission(
             rubric=trial.rubric,
             judge=trial.judge,
             client_id=client_id,
+            priority=trial.priority,
+            fresh=trial.fresh,
         )
     named = {"trial", *(frame.part for frame in trial.frames)}
     columns = {name for name in parts if name.startswith(_COLUMN)} if trial.record else set()
@@ -152,18 +154,9 @@ def _submission(
         rubric=trial.rubric,
         judge=trial.judge,
         client_id=client_id,
+        priority=trial.priority,
+        fresh=trial.fresh,
     )
-
-
-def _validated(
-    model: type[RobotTrialIn | A320TrialIn], value: object
-) -> RobotTrialIn | A320TrialIn:
-    try:
-        return model.model_validate(value)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(step) for step in first["loc"])
-        raise InputError(f"trial.{where}: {first['msg']}", fix="see /docs for the form") from error
 
 
 def _client_id(own: str | None, header: str | None) -> str | None:

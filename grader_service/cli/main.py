@@ -35,6 +35,8 @@ _COMMANDS: Final = {
     "reparse": _Entry("reparse", "reparse_command", "Parse stored replies again, offline."),
     "estimate": _Entry("estimate", "estimate_command", "Say what judging trials would cost."),
     "regrade": _Entry("regrade", "regrade_command", "Have trials of a run judged again."),
+    "queue": _Entry("queue", "queue_app", "Show, retry or cancel what waits."),
+    "prune": _Entry("prune", "prune_command", "Delete old trials and their blobs."),
     "up": _Entry("up", "up_command", "Run the whole service on this machine."),
     "serve": _Entry("serve", "serve_command", "Run the HTTP API."),
     "worker": _Entry("serve", "worker_command", "Run one worker process."),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import sys
 from functools import partial
 from typing import Any
@@ -11,17 +13,26 @@ from rich.console import Console
 
 from grader_service.errors import AutograderError
 
+# A character that the terminal's encoding lacks is shown escaped instead of ending the command.
+for _stream in (sys.stdout, sys.stderr):
+    if isinstance(_stream, io.TextIOWrapper):
+        _stream.reconfigure(errors="backslashreplace")
+
 # Tables and progress; plain text where stdout is no terminal.
-_console = partial(Console, highlight=False, soft_wrap=True)
+_console = partial(Console, highlight=False, soft_wrap=True, emoji=False)
 # A pipe or a log has no width: wide enough that no table is folded.
-out = _console(width=None if sys.stdout.isatty() else 200)
+out = _console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200)
 err = _console(stderr=True)
+
+
+def json_text(value: Any) -> str:
+    """Return JSON text for machines, ASCII: no locale and no lone surrogate can spoil it."""
+    return json.dumps(value, allow_nan=False)
 
 
 def print_json(value: Any) -> None:
     """Print one JSON value for machines."""
-    json.dump(value, sys.stdout, ensure_ascii=False, allow_nan=False)
-    sys.stdout.write("\n")
+    sys.stdout.write(json_text(value) + "\n")
     sys.stdout.flush()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import signal
 import socket
 import subprocess
@@ -38,6 +39,7 @@ class Child:
     _process: subprocess.Popen[bytes] | None = None
     _started: float = 0.0
     _not_before: float = 0.0
+    _kill_at: float = math.inf
     _wait: float = field(default=_FIRST_WAIT_S)
 
     def start(self) -> None:
@@ -51,6 +53,7 @@ class Child:
             start_new_session=True,
         )
         self._started = time.monotonic()
+        self._kill_at = math.inf
 
     def restart_if_dead(self) -> int | None:
         """Start it again if it ended, with growing waits; return the exit code it ended with."""
@@ -61,6 +64,8 @@ class Child:
             return None
         code = process.poll()
         if code is None:
+            if now >= self._kill_at:
+                process.kill()
             return None
         if now - self._started > _HEALTHY_S:
             self._wait = _FIRST_WAIT_S
@@ -68,6 +73,22 @@ class Child:
         self._not_before = now + self._wait
         self._wait = min(_LONGEST_WAIT_S, 2 * self._wait)
         return code
+
+    def replace(self, *, grace_s: float) -> bool:
+        """End it, by force after `grace_s`, for `restart_if_dead` to start it again.
+
+        False when it is being ended already.
+        """
+        if self._process is None or self._kill_at < math.inf:
+            return False
+        self._process.terminate()
+        self._kill_at = time.monotonic() + grace_s
+        return True
+
+    @property
+    def running_s(self) -> float:
+        """For how long it has been running."""
+        return 0.0 if self._process is None else time.monotonic() - self._started
 
     @property
     def ended(self) -> int | None:

@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-import dataclasses
-import multiprocessing
+import json
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import typer
 
 from grader_service.cli import score_tables
-from grader_service.cli.output import err, out, print_error, print_json
-from grader_service.client.disk import Found, find_inputs, read_saved, read_trajectory
-from grader_service.errors import AutograderError, InputError, UsageError
-from grader_service.scoring import default_scorers, resolve_scorers, robot_card
-from grader_service.scoring.a320 import Aggregator, explain, score_trajectory
+from grader_service.cli.output import err, json_text, out
+from grader_service.cli.parallel import in_order
+from grader_service.cli.score_files import Result, explain_one, failed, score_one
+from grader_service.client.disk import Found, find_inputs, nothing_at
+from grader_service.errors import AutograderError, UsageError
+from grader_service.scoring import resolve_scorers
+from grader_service.scoring.a320 import Aggregator, printable
 from grader_service.scoring.a320 import ScoreCard as A320Card
-
-
-class Card(Protocol):
-    """A ScoreCard of either kind."""
-
-    def to_dict(self) -> dict[str, Any]: ...
-
-    def canonical(self) -> bytes: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """One input's card, or what was wrong with it."""
-
-    path: Path
-    card: Card | None = None
-    error: str | None = None
 
 
 def score_command(
@@ -55,15 +41,15 @@ def score_command(
         list[str] | None, typer.Option("--scorer", help="Robot scorers to run; may be repeated.")
     ] = None,
     aggregate: Annotated[
-        bool, typer.Option("--aggregate", help="Only the rows per scenario and model.")
+        bool, typer.Option("--aggregate", help="Only what they come to together, no cards.")
     ] = False,
     include_errors: Annotated[
         bool, typer.Option("--include-errors", help="Pool runs that a provider cut short as well.")
     ] = False,
-    explain_: Annotated[
+    explain: Annotated[
         bool, typer.Option("--explain", help="Say command by command why the score is what it is.")
     ] = False,
-    jobs: Annotated[int, typer.Option(help="Processes to use; 0 for one on each core.")] = 1,
+    jobs: Annotated[int, typer.Option(min=0, help="Processes to use; 0 for one on each core.")] = 1,
 ) -> None:
     """Score records on disk: deterministic, offline, the same bytes on every machine.
 
@@ -71,109 +57,96 @@ def score_command(
 
     Exit codes: 0 done, 1 some inputs could not be scored, 2 nothing to score or unknown scorer.
     """
-    if aggregate and (output or explain_):
-        raise UsageError(
-            "--aggregate keeps no cards, so there is nothing for --out or --explain",
-            fix="leave out one of them",
-        )
+    if explain and (as_json or aggregate or output):
+        raise UsageError("--explain prints text only", fix="leave out what else is to be printed")
+    if aggregate and output:
+        raise UsageError("--aggregate keeps no cards for --out", fix="leave out one of them")
     names = tuple(scorer or ())
     resolve_scorers(names)
-    found = list(find_inputs(paths))
-    if explain_:
-        raise typer.Exit(_explain(found, names))
+    missing: list[str] = []
+    found = list(find_inputs(paths, missing=missing.append))
+    errors = [failed(Path(argument), nothing_at(argument)) for argument in missing]
+    if not found:
+        raise nothing_at(missing[0])
+    if explain:
+        _explain(found, names, errors)
+        raise typer.Exit(1 if errors else 0)
+
     rows = Aggregator(include_errors=include_errors)
-    shown: list[Result] = []
-    errors: list[Result] = []
+    kept: list[Result] = []
     target = None if output is None else _Target(output, [item.path for item in found])
-    for result in _results(found, names, jobs, compact=aggregate):
-        if result.card is None:
-            errors.append(result)
-            continue
-        if isinstance(result.card, A320Card):
-            rows.add(result.card)
-        if target is not None:
-            target.write(result)
-        if not aggregate:
-            shown.append(result)
+    keep_bytes = output is not None or (as_json and not aggregate)
+    work = partial(score_one, scorers=names, keep_bytes=keep_bytes)
+    with closing(in_order(work, found, jobs or os.cpu_count() or 1)) as results:
+        for result in _with_progress(results, len(found)):
+            if result.error is not None:
+                errors.append(result)
+                continue
+            if isinstance(result.card, A320Card):
+                rows.add(result.card)
+            if target is not None:
+                target.write(result)
+            if aggregate and (as_json or isinstance(result.card, A320Card)):
+                continue
+            kept.append(result if as_json else replace(result, data=None))
     if as_json:
-        print_json(
-            {
-                "cards": [_as_json(result) for result in shown],
-                "aggregate": rows.rows(),
-                "errors": [{"path": str(bad.path), "error": bad.error} for bad in errors],
-            }
-        )
+        _print_json(kept, rows.rows(), errors)
     else:
-        for bad in errors:
-            err.print(f"error: {bad.error}", markup=False)
-        score_tables.print_cards([(str(item.path), item.card) for item in shown])
+        _print_errors(errors)
+        score_tables.print_a320(kept)
         score_tables.print_aggregate(rows.rows())
+        score_tables.print_robots(kept, cards=not aggregate)
         if output is not None:
-            out.print(f"{len(shown)} cards in {output}", markup=False)
+            out.print(f"{len(kept)} cards in {output}", markup=False)
     raise typer.Exit(1 if errors else 0)
 
 
-def _as_json(result: Result) -> dict[str, Any]:
-    assert result.card is not None
-    # Through the canonical form: what JSON can't hold looks the same here and in --out.
-    import json
+def _with_progress(results: Iterable[Result], total: int) -> Iterable[Result]:
+    """Show on a terminal how many results there are."""
+    if not err.is_terminal:
+        return results
+    # Only where it is seen: importing it takes longer than scoring many a file.
+    from rich.progress import track
 
-    card: dict[str, Any] = json.loads(result.card.canonical())
-    return card | {"path": str(result.path)}
-
-
-def _results(
-    found: Sequence[Found], scorers: tuple[str, ...], jobs: int, *, compact: bool
-) -> Iterator[Result]:
-    """Return a result for each input, in order; with several jobs from as many processes."""
-    work = partial(score_one, scorers=scorers, compact=compact)
-    count = min(jobs or os.cpu_count() or 1, len(found))
-    if count <= 1:
-        yield from map(work, found)
-        return
-    with multiprocessing.get_context("spawn").Pool(count) as pool:
-        yield from pool.imap(work, found, chunksize=32)
+    return track(results, "scoring", total, console=err, transient=True)
 
 
-def score_one(found: Found, *, scorers: tuple[str, ...], compact: bool = False) -> Result:
-    """Score one input. `compact` drops what an aggregate does not need."""
-    try:
-        card = _card(found, scorers)
-    except AutograderError as error:
-        message = error.message if str(found.path) in error.message else f"{found.path}: {error}"
-        return Result(found.path, error=message)
-    if compact and isinstance(card, A320Card):
-        card = dataclasses.replace(card, commands=(), evidence=None)
-    return Result(found.path, card=card)
+def _print_json(
+    results: Iterable[Result], rows: Sequence[Mapping[str, Any]], errors: Iterable[Result]
+) -> None:
+    """Print one JSON object, card by card: as Python objects, all at once would fill the memory.
+
+    A card is read back from its canonical bytes: what JSON can't hold looks the same here and in
+    the files of --out.
+    """
+    sys.stdout.write('{"cards": [')
+    for number, result in enumerate(results):
+        assert result.data is not None
+        card = json.loads(result.data) | {"path": str(result.path)}
+        sys.stdout.write((", " if number else "") + json_text(card))
+    rest = {
+        "aggregate": rows,
+        "errors": [{"path": str(one.path), "error": one.error} for one in errors],
+    }
+    sys.stdout.write("], " + json_text(rest).removeprefix("{") + "\n")
+    sys.stdout.flush()
 
 
-def _card(found: Found, scorers: tuple[str, ...]) -> Card:
-    if found.kind == "a320":
-        return score_trajectory(read_trajectory(found.path))
-    if found.kind == "trials":
-        raise InputError(
-            f"{found.path} holds trials that have no saved record yet",
-            fix="submit it (autograder submit), then export the run (autograder export)",
-        )
-    folder = read_saved(found.path)
-    chosen = resolve_scorers(scorers) if scorers else default_scorers()
-    return robot_card(folder.saved, folder.effective, chosen)
+def _print_errors(errors: Iterable[Result]) -> None:
+    for result in errors:
+        lines = map(printable, f"error: {result.error}".splitlines())
+        err.print("\n".join(lines), markup=False)
 
 
-def _explain(found: Sequence[Found], scorers: tuple[str, ...]) -> int:
-    failed = False
+def _explain(found: Sequence[Found], scorers: tuple[str, ...], errors: list[Result]) -> None:
     for item in found:
         try:
-            if item.kind == "a320":
-                text = explain(read_trajectory(item.path))
-            else:
-                text = score_tables.explain_robot(_card(item, scorers).to_dict())
+            text = explain_one(item, scorers=scorers)
         except AutograderError as error:
-            failed = True
-            print_error(error)
-            continue
-        out.print(f"{item.path}\n{text}", markup=False)
-    return 1 if failed else 0
+            errors.append(failed(item.path, error))
+        else:
+            out.print(f"{printable(str(item.path))}\n{text}", markup=False)
+    _print_errors(errors)
 
 
 class _Target:
@@ -181,13 +154,12 @@ class _Target:
 
     def __init__(self, folder: Path, inputs: Sequence[Path]) -> None:
         self._folder = folder
-        parents = [str(path.resolve().parent) for path in inputs]
-        self._root = Path(os.path.commonpath(parents)) if parents else Path.cwd()
+        self._root = Path(os.path.commonpath([path.resolve().parent for path in inputs]))
 
     def write(self, result: Result) -> None:
-        assert result.card is not None
+        assert result.data is not None
         relative = result.path.resolve().relative_to(self._root)
         name = relative.name.removesuffix(".jsonl") + ".scorecard.json"
         path = self._folder / relative.with_name(name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(result.card.canonical())
+        path.write_bytes(result.data)

@@ -26,7 +26,8 @@ def serve_command(
     """
     settings = Settings.load()
     host, port = host or settings.host, settings.port if port is None else port
-    require_loopback(host)
+    if not settings.trusted_network:
+        require_loopback(host)
     require_free(host, port)
     configure_logging()
     uvicorn.run(
@@ -99,7 +100,8 @@ def require_loopback(host: str) -> None:
     if not loopback:
         raise SetupError(
             f"{host} can be reached from other machines, and the API has no keys to check",
-            fix="listen on 127.0.0.1 and put a proxy that authenticates in front",
+            fix="listen on 127.0.0.1 and put a proxy that authenticates in front; "
+            "docs/scale-out.md has when `serve` may listen there all the same",
         )
 
 

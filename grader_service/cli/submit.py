@@ -39,6 +39,13 @@ def submit_command(
     judge: Annotated[
         str | None, typer.Option(help="The judge to ask (default: the service's).")
     ] = None,
+    priority: Annotated[
+        int, typer.Option(min=-10, max=10, help="Higher goes first among what waits for a judge.")
+    ] = 0,
+    fresh: Annotated[
+        bool,
+        typer.Option("--fresh", help="Ask the judge even where it has answered the same before."),
+    ] = False,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait for the verdicts and print them.")
     ] = False,
@@ -53,7 +60,7 @@ def submit_command(
     Exit codes: 0 done, 1 some trials were refused or ended ungraded, 2 nothing usable,
     3 the service can't be reached.
     """
-    choices = Choices(run=run, rubric=rubric, judge=judge)
+    choices = Choices(run=run, rubric=rubric, judge=judge, fresh=fresh, priority=priority)
     todo = [draft for found in find_inputs(paths) for draft in drafts(found, choices)]
     if not todo:
         raise InputError("there are no trials in what you named", fix="name at least one trial")
@@ -196,6 +203,19 @@ def print_summary(summary: Mapping[str, Any]) -> None:
             f"{bounds['all_missing_succeeded']:.3f} if all succeeded",
             markup=False,
         )
+    out.print(_expense(summary), markup=False)
+
+
+def _expense(summary: Mapping[str, Any]) -> str:
+    usage, cost = summary["usage"], summary["cost"]
+    line = f"tokens {usage['input_tokens']} in, {usage['output_tokens']} out"
+    if usage["unknown"]:
+        line += f" (verdicts that do not tell: {usage['unknown']})"
+    line += "; cost unknown" if cost["usd"] is None else f"; cost ${cost['usd']}"
+    if cost["unpriced"]:
+        line += f" (verdicts without a price: {cost['unpriced']})"
+    modes = [f"{mode} {n}" for mode, n in summary["failure_modes"].items()]
+    return line + (f"; failure modes: {', '.join(modes)}" if modes else "")
 
 
 def _reasons(account: Mapping[str, Any]) -> str:

@@ -19,6 +19,7 @@ from grader_service.cli.broker import broker_arguments
 from grader_service.cli.output import err, out
 from grader_service.cli.processes import Child, free_port, wait_for_port
 from grader_service.cli.serve import require_free, require_loopback, worker_arguments
+from grader_service.cli.watchdog import Watchdog
 from grader_service.errors import SetupError
 from grader_service.settings import Settings
 from grader_service.storage.database import Database
@@ -98,11 +99,12 @@ def _run(settings: Settings, home: Path, port: int, *, stub: bool, script: Path 
         host = settings.host
         serve = [*(sys.executable, "-m", "grader_service.cli.main", "serve"), "--host", host]
         api = Child("api", [*serve, "--port", str(port)], environment, grace_s=15)
+        # One name for each place, so that a restarted worker frees what its predecessor held.
+        node = settings.node or "up:worker-1"
         worker = Child(
             "worker",
             worker_arguments(settings.concurrency),
-            # One name for each place, so that a restarted worker frees what its predecessor held.
-            environment | {"AUTOGRADER_NODE": settings.node or "up:worker-1"},
+            environment | {"AUTOGRADER_NODE": node},
             # Calls in flight end; leases take over what does not.
             grace_s=30,
             quiet=True,
@@ -113,7 +115,15 @@ def _run(settings: Settings, home: Path, port: int, *, stub: bool, script: Path 
         if not wait_for_port(port, host=host):
             raise SetupError("the API did not start", fix="see the lines above")
         _say(settings, home, host, port, stub=stub)
+        # One connection, and no long wait for it: the processes must be looked after as well.
+        watched = Database(settings.database, pool_size=1, wait_s=1.0)
+        watchdog = Watchdog(watched, node, settings.stuck_after_s)
         while not stopping:
+            stuck = watchdog.check() if worker.running_s > settings.stuck_after_s else None
+            # A deaf one may be in the middle of calls that are paid for.
+            grace_s = 0.0 if stuck == "frozen" else worker.grace_s
+            if stuck is not None and worker.replace(grace_s=grace_s):
+                err.print(f"the worker is {stuck}; starting another one", markup=False)
             for child in started:
                 code = child.restart_if_dead()
                 if code is not None and not stopping:

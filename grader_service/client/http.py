@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Self
+from urllib.parse import quote
 
 import httpx2
 
@@ -50,6 +52,18 @@ class Client:
             files[name] = (name, data, "application/octet-stream")
         return self._object("POST", "/v1/trials", files=files)
 
+    def regrade(
+        self,
+        trial_id: str,
+        *,
+        rubric: str | Mapping[str, Any] | None = None,
+        judge: str | None = None,
+        fresh: bool = False,
+    ) -> dict[str, Any]:
+        """Have a trial graded once more; return the grading that waits for its judge."""
+        asked = {"rubric": rubric, "judge": judge, "fresh": fresh}
+        return self._object("POST", f"/v1/trials/{trial_id}/gradings", json=asked)
+
     def trial(self, trial_id: str) -> dict[str, Any]:
         """Return a trial's state and verdict."""
         return self._object("GET", f"/v1/trials/{trial_id}")
@@ -67,7 +81,21 @@ class Client:
 
     def run(self, run: str) -> dict[str, Any]:
         """Return a run's summary."""
-        return self._object("GET", f"/v1/runs/{run}")
+        return self._object("GET", f"/v1/runs/{quote(run, safe='')}")
+
+    def queue(self) -> dict[str, Any]:
+        """Return what waits, runs and died, judge by judge, and the workers."""
+        return self._object("GET", "/v1/queue")
+
+    def retry(self, *, run: str | None = None, reasons: Sequence[str] = ()) -> int:
+        """Queue another round of dead trials; return of how many."""
+        asked = {"run": run, "reasons": list(reasons)}
+        return int(self._object("POST", "/v1/queue/retry", json=asked)["retried"])
+
+    def cancel(self, *, run: str | None = None, trials: Sequence[str] = ()) -> int:
+        """Cancel what is queued or running of a run, or of trials; return how many gradings."""
+        asked = {"run": run, "trials": list(trials)}
+        return int(self._object("POST", "/v1/queue/cancel", json=asked)["cancelled"])
 
     def readiness(self) -> dict[str, Any]:
         """Return what keeps trials from being graded, if anything does."""
@@ -79,7 +107,7 @@ class Client:
 
     def verdicts(self, trial_id: str) -> list[dict[str, Any]]:
         """Return a trial's verdicts with their receipts, oldest first."""
-        found: list[dict[str, Any]] = self._request("GET", f"/v1/trials/{trial_id}/verdicts").json()
+        found: list[dict[str, Any]] = self._json("GET", f"/v1/trials/{trial_id}/verdicts", list)
         return found
 
     def scorecard(self, trial_id: str) -> bytes:
@@ -87,9 +115,19 @@ class Client:
         return self._request("GET", f"/v1/trials/{trial_id}/scorecard").content
 
     def _object(self, method: str, path: str, **kwargs: Any) -> dict[str, Any]:
-        value = self._request(method, path, **kwargs).json()
-        assert isinstance(value, dict)
-        return value
+        found: dict[str, Any] = self._json(method, path, dict, **kwargs)
+        return found
+
+    def _json(self, method: str, path: str, kind: type[Any], **kwargs: Any) -> Any:
+        response = self._request(method, path, **kwargs)
+        with suppress(ValueError):
+            value = response.json()
+            if isinstance(value, kind):
+                return value
+        raise UnavailableError(
+            f"what answers at {self.url} is no autograder service",
+            fix="give the address of one with --url",
+        )
 
     def _request(self, method: str, path: str, **kwargs: Any) -> httpx2.Response:
         try:

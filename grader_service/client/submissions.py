@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from grader_service.client.disk import Found, read_bytes, read_saved
+from grader_service.client.disk import Found, read_bytes, read_saved, trajectory_bytes
 from grader_service.errors import AutograderError, InputError
 from grader_service.records.saved import save_trial
 from grader_service.records.strict_json import parse_strict
@@ -61,6 +61,8 @@ class Choices:
     run: str
     rubric: str | Mapping[str, Any] | None = None
     judge: str | None = None
+    fresh: bool = False
+    priority: int = 0
 
 
 def drafts(found: Found, choices: Choices) -> Iterator[Draft]:
@@ -82,11 +84,13 @@ def _common(choices: Choices, kind: str, client_id: str) -> dict[str, Any]:
         "client_id": client_id,
         "rubric": choices.rubric,
         "judge": choices.judge,
+        "fresh": choices.fresh,
+        "priority": choices.priority,
     }
 
 
 def _a320(path: Path, choices: Choices) -> Submission:
-    data = read_bytes(path)
+    data = trajectory_bytes(path)
     # Two files may share a name; their content tells them apart.
     client_id = f"{choices.run}/{path.stem}/{hashlib.sha256(data).hexdigest()[:16]}"[-200:]
     return Submission(path.stem, _common(choices, "a320", client_id), {"trajectory": data})

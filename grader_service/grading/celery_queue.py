@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from celery import Celery
 from kombu.exceptions import OperationalError
+from kombu.transport.redis import Channel, QoS
 from redis import Redis
 from redis.exceptions import RedisError
 
@@ -15,6 +16,28 @@ from grader_service.records.canonical import digest
 
 QUEUE: Final = "grade"
 TASK: Final = "grade"
+
+
+class _ForgetfulQoS(QoS):
+    """The messages that a worker has not acknowledged; they may be forgotten.
+
+    When the connection breaks while trials are being graded, kombu 5.7 puts their messages back,
+    and acknowledges them later, on a channel that is closed by then. Either ends the whole worker
+    with an AttributeError. Neither is needed: the pump publishes whatever is due.
+    """
+
+    restore_at_shutdown = False
+
+    def ack(self, delivery_tag: str) -> None:
+        if self.channel.connection is not None:
+            super().ack(delivery_tag)
+
+    def reject(self, delivery_tag: str, requeue: bool = False) -> None:
+        if self.channel.connection is not None:
+            super().reject(delivery_tag, requeue)
+
+
+Channel.QoS = _ForgetfulQoS
 
 
 def key_prefix(database_url: str) -> str:

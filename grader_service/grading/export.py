@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any, Final
 
 from grader_service.errors import NotFoundError
 from grader_service.grading.service import Service
-from grader_service.records.canonical import canonical_bytes, digest, digest_of
-from grader_service.records.trajectory import with_judgement
+from grader_service.records.canonical import canonical_bytes, digest_of
+from grader_service.records.judged import judged_trajectory
+from grader_service.records.manifest import MANIFEST_PATH, build_manifest
 from grader_service.records.verdict import Verdict, effective_verdict
+from grader_service.records.verdict_lines import VERDICTS_PATH, verdict_line
 from grader_service.storage import trials, verdicts
 
 _SUFFIXES: Final = {
@@ -40,41 +41,26 @@ def export_run(service: Service, run: str) -> Iterator[tuple[str, dict[str, byte
         if not rows and after is None:
             raise NotFoundError(f"there is no run {run!r}", fix="GET /v1/runs lists the runs")
         for row in rows:
-            yield row.id, _with_manifest(_files(service, row, stored[row.id]), stored[row.id])
+            yield row.id, _files(service, row, stored[row.id])
         if not rows:
             return
         after = rows[-1].id
 
 
-def judged_trajectory(data: bytes, effective: Verdict | None) -> bytes:
-    """Return a trajectory with its effective verdict as a `judgement` record, if there is one."""
-    if effective is None:
-        return data
-    receipt = None if effective.receipt is None else digest_of(effective.receipt)
-    return with_judgement(data, effective.judgement() | {"receipt_digest": receipt})
-
-
 def _files(service: Service, row: Any, stored: list[Verdict]) -> dict[str, bytes]:
     record = service.blobs.get(row.record_digest)
-    lines = b"".join(canonical_bytes(asdict(verdict)) for verdict in stored)
-    files = {"verdicts.jsonl": lines}
+    receipts = [verdict.receipt for verdict in stored if verdict.receipt is not None]
+    newest = digest_of(receipts[-1]) if receipts else None
+    files = {VERDICTS_PATH: b"".join(map(verdict_line, stored))}
     if row.kind == "a320":
         files["trajectory.jsonl"] = judged_trajectory(record, effective_verdict(stored))
-        return files
-    files["record.json"] = record
-    for sha256 in row.columns:
-        files[f"columns/{sha256}.npy"] = service.blobs.get(sha256)
-    for frame in row.frames:
-        suffix = _SUFFIXES.get(frame["media_type"], "npy")
-        files[f"frames/{frame['sha256']}.{suffix}"] = service.blobs.get(frame["sha256"])
-    return files
-
-
-def _with_manifest(files: dict[str, bytes], stored: list[Verdict]) -> dict[str, bytes]:
-    receipts = [verdict.receipt for verdict in stored if verdict.receipt is not None]
-    manifest = {
-        "schema": "manifest/1",
-        "files": {name: digest(data) for name, data in sorted(files.items())},
-        "newest_receipt": digest_of(receipts[-1]) if receipts else None,
-    }
-    return files | {"manifest.json": canonical_bytes(manifest)}
+        manifest = build_manifest(files, newest_receipt=newest, trajectory=record)
+    else:
+        files["record.json"] = record
+        for sha256 in row.columns:
+            files[f"columns/{sha256}.npy"] = service.blobs.get(sha256)
+        for frame in row.frames:
+            suffix = _SUFFIXES.get(frame["media_type"], "npy")
+            files[f"frames/{frame['sha256']}.{suffix}"] = service.blobs.get(frame["sha256"])
+        manifest = build_manifest(files, newest_receipt=newest)
+    return files | {MANIFEST_PATH: canonical_bytes(manifest)}

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from grader_service.errors import NotFoundError
-from grader_service.grading.export import judged_trajectory
 from grader_service.grading.service import Service
 from grader_service.judging.frames import prepare_frame
-from grader_service.records.judged import apply_verdict
+from grader_service.records.judged import apply_verdict, judged_trajectory
 from grader_service.records.saved import load_trial, save_trial
 from grader_service.records.trajectory import parse_trajectory
 from grader_service.records.verdict import Verdict, effective_verdict
 from grader_service.scoring import default_scorers, resolve_scorers, robot_card
 from grader_service.scoring.a320 import score_trajectory
-from grader_service.storage import gradings, trials, verdicts
+from grader_service.storage import gradings, trials, verdicts, workers
 
 
 class Card(Protocol):
@@ -63,9 +62,10 @@ def trial(service: Service, trial_id: str) -> TrialView:
     with service.database.read() as unit:
         row = trials.get(unit, trial_id, tenant=service.tenant)
         if row is None:
-            raise _no_trial(trial_id)
+            raise no_trial(trial_id)
         grading = gradings.latest_of(unit, [trial_id])[trial_id]
-    return _view(row, grading, service)
+        paused = workers.paused_judges(unit)
+    return _view(row, grading, service, paused)
 
 
 def page(
@@ -92,17 +92,20 @@ def page(
         )
         shown = rows[:limit]
         newest = gradings.latest_of(unit, [row.id for row in shown])
+        paused = workers.paused_judges(unit)
     return Page(
-        [_view(row, newest[row.id], service) for row in shown],
+        [_view(row, newest[row.id], service, paused) for row in shown],
         next_cursor=shown[-1].id if len(rows) > limit else None,
     )
 
 
-def _view(row: Any, grading: Any, service: Service) -> TrialView:
+def _view(row: Any, grading: Any, service: Service, paused: Mapping[str, str]) -> TrialView:
     waiting = None
     if grading.state == "queued":
         if not grading.judge and service.judges.default is None:
             waiting = "no judge configured"
+        elif grading.judge in paused:
+            waiting = paused[grading.judge]
         elif grading.last_error:
             waiting = grading.last_error.splitlines()[0]
     return TrialView(
@@ -179,11 +182,11 @@ def _row(service: Service, trial_id: str) -> tuple[Any, list[Verdict]]:
     with service.database.read() as unit:
         row = trials.get(unit, trial_id, tenant=service.tenant)
         if row is None:
-            raise _no_trial(trial_id)
+            raise no_trial(trial_id)
         return row, verdicts.of_trial(unit, trial_id)
 
 
-def _no_trial(trial_id: str) -> NotFoundError:
+def no_trial(trial_id: str) -> NotFoundError:
     return NotFoundError(
         f"there is no trial {trial_id}", fix="GET /v1/trials lists the trials that there are"
     )

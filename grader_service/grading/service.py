@@ -17,4 +17,6 @@ class Service:
     blobs: BlobStore
     judges: Judges
     gradable_share: float = 0.8
+    # For how long a worker may take nothing though it could before it counts as stuck.
+    stuck_after_s: float = 30.0
     tenant: str = "default"

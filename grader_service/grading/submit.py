@@ -59,6 +59,10 @@ class RobotSubmission:
     rubric: Any = None
     judge: str | None = None
     client_id: str | None = None
+    # From -10 to 10; higher first among the trials that wait for a judge.
+    priority: int = 0
+    # Ask the judge even where it has answered the same question before.
+    fresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,10 @@ class A320Submission:
     rubric: Any = None
     judge: str | None = None
     client_id: str | None = None
+    # From -10 to 10; higher first among the trials that wait for a judge.
+    priority: int = 0
+    # Ask the judge even where it has answered the same question before.
+    fresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +134,8 @@ def submit(service: Service, submission: RobotSubmission | A320Submission) -> Su
                     rubric_digest=checked.rubric.digest,
                     judge=judge.name if judge else (submission.judge or ""),
                     judge_digest=judge.digest if judge else "",
+                    fresh=submission.fresh,
+                    priority=submission.priority,
                 )
     except trials.ClientIdTakenError:
         # Somebody else submitted under this id since we looked.
@@ -186,9 +196,9 @@ def _check_robot(service: Service, submission: RobotSubmission) -> _Checked:
         )
     own = saved.scene.metadata.get("rubric")
     has_own = isinstance(own, str) and own.strip()
-    rubric = _rubric(own if has_own else submission.rubric, kind="frames")
+    rubric = rubric_of_kind(own if has_own else submission.rubric, kind="frames")
     definitive = definitive_verdict(saved.record)
-    instruction = saved.instruction_used or saved.scene.instruction
+    instruction, found_in = instruction_of(saved)
     frames = [asdict(frame) for frame in refs]
     return _Checked(
         trial=trials.NewTrial(
@@ -206,11 +216,26 @@ def _check_robot(service: Service, submission: RobotSubmission) -> _Checked:
             record_digest=saved.digest,
             columns=[digest(data) for data in columns.values()],
             frames=frames,
+            instruction_from=found_in,
         ),
         rubric=rubric,
         blobs=[*(frame.data for frame in submission.frames), *columns.values(), record],
         adopted=None if definitive is None else (definitive[0], Decision.graded(definitive[1])),
     )
+
+
+def instruction_of(saved: SavedTrial) -> tuple[str, str]:
+    """Return the instruction that the policy really got, and where it was found.
+
+    A harness may word a scene's instruction anew for each epoch; what the policy was told stands
+    in its first observation.
+    """
+    if saved.instruction_used:
+        return saved.instruction_used, "record"
+    told = saved.record.steps[0].observation.instruction if saved.record.steps else None
+    if isinstance(told, str) and told.strip():
+        return told, "observation"
+    return saved.scene.instruction, "scene"
 
 
 def _frame_refs(frames: Sequence[FrameUpload]) -> list[FrameRef]:
@@ -266,7 +291,7 @@ def _check_a320(service: Service, submission: A320Submission) -> _Checked:
             f"the scenario's id has {len(card.scenario_id)} characters",
             fix=f"use at most {MAX_NAME}",
         )
-    rubric = _rubric(submission.rubric, kind="bundle")
+    rubric = rubric_of_kind(submission.rubric, kind="bundle")
     sha256 = digest(submission.trajectory)
     return _Checked(
         trial=trials.NewTrial(
@@ -297,7 +322,8 @@ def _task_prompt(records: Sequence[Mapping[str, Any]]) -> str | None:
     return None
 
 
-def _rubric(value: Any, *, kind: Literal["frames", "bundle"]) -> Rubric:
+def rubric_of_kind(value: Any, *, kind: Literal["frames", "bundle"]) -> Rubric:
+    """Return the rubric that a request names, else the default of its kind. Raises InputError."""
     if value is None:
         return library_rubric(DEFAULT_FRAMES if kind == "frames" else DEFAULT_BUNDLE)
     rubric = rubric_from_json(value, kind=kind)

@@ -7,8 +7,10 @@ from typing import Any
 
 from grader_service.errors import NotFoundError
 from grader_service.grading.service import Service
+from grader_service.judging.pricing import plain_usd
 from grader_service.scoring.accounts import Accounts
-from grader_service.storage import gradings, trials
+from grader_service.storage import gradings, queue_state, trials, verdicts
+from grader_service.storage.verdicts import Spent
 
 
 def runs(service: Service) -> list[dict[str, Any]]:
@@ -22,26 +24,33 @@ def run_summary(service: Service, run: str) -> dict[str, Any]:
     """Return a run's summary. Raises NotFoundError for a run without trials."""
     with service.database.read() as unit:
         effective = trials.count_effective(unit, tenant=service.tenant, run=run)
+        cancelled = queue_state.cancelled_of_run(unit, tenant=service.tenant, run=run)
         unfinished = gradings.unfinished_of_run(unit, tenant=service.tenant, run=run)
+        spent = verdicts.spent_on_run(unit, tenant=service.tenant, run=run)
     if not effective:
         raise NotFoundError(f"there is no run {run!r}", fix="GET /v1/runs lists the runs")
     graded: Counter[str] = Counter()
+    failure_modes: Counter[str] = Counter()
     reasons: dict[str, Counter[str]] = {"abstained": Counter(), "ungraded": Counter()}
     stub = pending = 0
-    for row in effective:
+    counted = [(row, row.n) for row in effective] + [(row, -row.n) for row in cancelled]
+    for row, n in counted:
         if row.outcome is None:
-            pending += row.n
+            pending += n
         elif row.outcome == "graded":
-            graded[row.verdict] += row.n
+            graded[row.verdict] += n
+            if row.failure_mode is not None:
+                failure_modes[row.failure_mode] += n
         else:
-            reasons[row.outcome][row.reason] += row.n
-        stub += row.n if row.source == "stub" else 0
+            reasons[row.outcome][row.reason] += n
+        stub += n if row.source == "stub" else 0
     running = min(pending, sum(row.n for row in unfinished if row.state == "running"))
     accounts = Accounts(
         success=graded["success"],
         failure=graded["failure"],
         abstained=reasons["abstained"],
-        ungraded=reasons["ungraded"],
+        # Without the reasons of which every trial was cancelled.
+        ungraded=+reasons["ungraded"],
         queued=pending - running,
         running=running,
         stub=stub,
@@ -50,6 +59,25 @@ def run_summary(service: Service, run: str) -> dict[str, Any]:
     return {
         "run": run,
         "trials": accounts.gradable,
+        "cancelled": sum(row.n for row in cancelled),
         **accounts.to_dict(gradable_share=service.gradable_share),
+        "failure_modes": dict(sorted(failure_modes.items())),
+        **_expense(spent),
         "waiting_for": "no judge configured" if no_judge else None,
+    }
+
+
+def _expense(spent: Spent) -> dict[str, Any]:
+    """Return usage and cost: of all receipts, whether or not their verdicts count."""
+    return {
+        "usage": {
+            "answers": spent.answers,
+            "input_tokens": spent.input_tokens,
+            "output_tokens": spent.output_tokens,
+            "unknown": spent.untold,
+        },
+        "cost": {
+            "usd": None if spent.usd is None else plain_usd(spent.usd),
+            "unpriced": spent.unpriced,
+        },
     }

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from grader_service.errors import TryLaterError, UnavailableError
+from grader_service.errors import JudgeError, TryLaterError, UnavailableError
+from grader_service.grading import reuse
 from grader_service.grading.leases import Gate, Leases
+from grader_service.grading.limits import ProviderLimits
 from grader_service.judging.evidence import Evidence
 from grader_service.judging.judge import Judge, Judged
 from grader_service.judging.receipt import Case
@@ -19,12 +21,13 @@ from grader_service.records.canonical import digest_of
 from grader_service.records.trajectory import parse_trajectory
 from grader_service.records.verdict import Decision
 from grader_service.scoring.a320 import judge_bundle
-from grader_service.storage import gradings, trials, verdicts
+from grader_service.storage import gradings, publishing, trials, verdicts
 from grader_service.storage.blobs import BlobStore
 from grader_service.storage.database import Database
 
 _log = logging.getLogger(__name__)
 
+_T = TypeVar("_T")
 Ended = Literal["nothing", "done", "put_back", "fenced"]
 
 
@@ -53,33 +56,46 @@ class Grader:
     node: str
     retry: Retry = field(default_factory=Retry)
     gate: Gate = field(default_factory=Gate)
+    limits: ProviderLimits = field(default_factory=ProviderLimits)
 
     def grade(self, grading_id: str) -> Ended:
         """Grade one row, if it is there to be claimed. Called with any id any number of times."""
-        with self.database.read() as unit:
-            lost_leases = gradings.peek(unit, grading_id)
+        lost_leases = self._patiently(lambda: self._peek(grading_id))
         if lost_leases is None:
             return "nothing"
-        with self.gate.enter(alone=lost_leases >= gradings.ALONE_AFTER):
-            with self.database.write() as unit:
-                claim = gradings.claim(
-                    unit, grading_id, owner=self.node, lease_s=self.leases.lease_s
-                )
+        with self.gate.enter(alone=lost_leases >= gradings.ALONE_AFTER) as inside:
+            if not inside:
+                with self.database.write() as unit:
+                    publishing.unpublish(unit, [grading_id])
+                return "nothing"
+            claim = self._patiently(lambda: self._claim(grading_id))
             if claim is None:
                 return "nothing"
             with self.leases.hold(claim):
                 return self._grade_claimed(claim)
+
+    def _peek(self, grading_id: str) -> int | None:
+        with self.database.read() as unit:
+            return gradings.peek(unit, grading_id)
+
+    def _claim(self, grading_id: str) -> gradings.Claim | None:
+        with self.database.write() as unit:
+            return gradings.claim(unit, grading_id, owner=self.node, lease_s=self.leases.lease_s)
 
     def _grade_claimed(self, claim: gradings.Claim) -> Ended:
         judge = self.judges.get(claim.judge or self.default_judge or "")
         if judge is None:
             return self._put_back(claim, f"this worker has no judge {claim.judge!r}", counts=False)
         last_try = claim.failures + 1 >= gradings.MAX_FAILURES
+        trial: _Loaded | None = None
         try:
-            trial = self._load(claim)
-            judged = self._judge(judge, trial)
+            trial = self._load(claim, judge)
+            judged = self._take_over(trial)
+            if judged is None:
+                with self.limits.admitted(judge) as admitted:
+                    judged = self._judge(admitted, trial)
         except TryLaterError as error:
-            if not (error.counts and last_try):
+            if trial is None or not (error.counts and last_try):
                 return self._put_back(
                     claim, str(error), counts=error.counts, delay_s=error.retry_after
                 )
@@ -91,17 +107,28 @@ class Grader:
             _log.exception("grading %s failed", claim.id)
             if not last_try:
                 return self._put_back(claim, repr(error), counts=True)
-            judged = Judged(
-                Decision.ungraded("internal"), {"schema": "receipt/1", "error": repr(error)}
-            )
-            return self._finish(claim, judge, judged, source="service")
-        return self._finish(claim, judge, judged, source=judge.source(trial.kind))
+            return self._finish(claim, judge, _our_bug(judge, trial, error))
+        ending = _Ending(
+            judged.decision,
+            source=judge.source(trial.kind),
+            note=judged.decision.rationale or judged.receipt.get("error"),
+            receipt=judged.receipt,
+            question=trial.question if reuse.is_an_answer(judged) else None,
+        )
+        return self._finish(claim, judge, ending)
 
-    def _load(self, claim: gradings.Claim) -> _Loaded:
+    def _load(self, claim: gradings.Claim, judge: Judge) -> _Loaded:
         with self.database.read() as unit:
             row = trials.by_id(unit, claim.trial_id)
             rubric = trials.get_rubric(unit, claim.rubric_digest)
             receipts = [v.receipt for v in verdicts.of_trial(unit, claim.trial_id) if v.receipt]
+            question = reuse.question_of(
+                tenant=row.tenant,
+                record_digest=row.record_digest,
+                rubric_digest=claim.rubric_digest,
+                judge_digest=judge.digest,
+            )
+            answer = None if claim.fresh else verdicts.newest_answer(unit, question)
         case = Case(
             trial_id=claim.trial_id,
             record_digest=row.record_digest,
@@ -109,7 +136,11 @@ class Grader:
             rubric=rubric_from_json(rubric),
             previous_receipt=digest_of(receipts[-1]) if receipts else None,
         )
-        return _Loaded(kind=row.kind, row=row, case=case)
+        return _Loaded(kind=row.kind, row=row, case=case, question=question, answer=answer)
+
+    def _take_over(self, trial: _Loaded) -> Judged | None:
+        """Return the verdict that answers the same question already, if there is one."""
+        return None if trial.answer is None else reuse.take_over(trial.case, trial.answer)
 
     def _judge(self, judge: Judge, trial: _Loaded) -> Judged:
         if trial.kind == "a320":
@@ -124,7 +155,12 @@ class Grader:
             )
             for frame in trial.row.frames
         ]
-        return judge.judge_frames(trial.case, instruction=trial.row.instruction, frames=frames)
+        return judge.judge_frames(
+            trial.case,
+            instruction=trial.row.instruction,
+            instruction_from=trial.row.instruction_from,
+            frames=frames,
+        )
 
     def _put_back(
         self,
@@ -135,44 +171,77 @@ class Grader:
         delay_s: float | None = None,
     ) -> Ended:
         wait = self.retry.delay(claim.failures) if delay_s is None else delay_s
-        with self.database.write() as unit:
-            kept = gradings.put_back(unit, claim, delay_s=wait, counts=counts, error=error)
-        return "put_back" if kept else "fenced"
 
-    def _finish(self, claim: gradings.Claim, judge: Judge, judged: Judged, *, source: str) -> Ended:
-        """Store the outcome; try again while the database is away, since the call was paid for."""
+        def put_back() -> bool:
+            with self.database.write() as unit:
+                return gradings.put_back(unit, claim, delay_s=wait, counts=counts, error=error)
+
+        return "put_back" if self._patiently(put_back) else "fenced"
+
+    def _finish(self, claim: gradings.Claim, judge: Judge, ending: _Ending) -> Ended:
+        return self._patiently(lambda: self._store(claim, judge, ending))
+
+    def _patiently(self, step: Callable[[], _T]) -> _T:
+        """Do a step on the database; while it is away, wait and try again.
+
+        What was asked is paid for, and what was not begun would wait long to be published again.
+        """
         give_up = time.monotonic() + 10 * self.leases.lease_s
+        said = False
         while True:
             try:
-                return self._store(claim, judge, judged, source)
+                return step()
             except UnavailableError as error:
                 if time.monotonic() > give_up:
                     raise
-                _log.warning("grading %s waits for the database: %s", claim.id, error.message)
+                if not said:
+                    _log.warning("a grading waits for the database: %s", error.message)
+                said = True
                 time.sleep(0.5)
 
-    def _store(self, claim: gradings.Claim, judge: Judge, judged: Judged, source: str) -> Ended:
+    def _store(self, claim: gradings.Claim, judge: Judge, ending: _Ending) -> Ended:
         with self.database.write() as unit:
-            if not gradings.finish(unit, claim, judged.decision, judge_digest=judge.digest):
+            if not gradings.finish(unit, claim, ending.decision, judge_digest=judge.digest):
                 _log.warning("grading %s was taken over; its late answer is dropped", claim.id)
                 return "fenced"
             verdicts.append(
                 unit,
                 trial_id=claim.trial_id,
                 grading_id=claim.id,
-                source=source,
-                decision=judged.decision,
-                note=judged.decision.rationale or judged.receipt.get("error"),
+                source=ending.source,
+                decision=ending.decision,
+                note=ending.note,
                 by=judge.config.name,
-                receipt=judged.receipt,
+                receipt=ending.receipt,
+                question=ending.question,
             )
         return "done"
 
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """What a judge needs of a stored trial."""
+    """What a judge needs of a stored trial, and the receipt that answers the same question."""
 
     kind: str
     row: Any
     case: Case
+    question: str
+    answer: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """What is stored of a grading."""
+
+    decision: Decision
+    source: str
+    note: str | None
+    receipt: Mapping[str, Any] | None = None
+    question: str | None = None
+
+
+def _our_bug(judge: Judge, trial: _Loaded | None, error: Exception) -> _Ending:
+    """Return the end of a grading that an error of ours kept from being judged."""
+    bug = JudgeError(repr(error), reason="internal")
+    receipt = None if trial is None else judge.failed(trial.case, bug).receipt
+    return _Ending(Decision.ungraded("internal"), "service", str(bug), receipt)

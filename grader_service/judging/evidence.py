@@ -1,17 +1,22 @@
-"""Evidence: which frames a judge is shown, and whether there is enough to ask at all."""
+"""Evidence: what a judge is shown of a trial, and whether there is enough to ask at all."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from grader_service.errors import FrameError
+from grader_service.judging.frame_prepare import MAX_BYTES
 from grader_service.judging.frames import PreparedFrame, is_blank, prepare_frame, same_picture
-from grader_service.judging.prompt import LabelledFrame
+from grader_service.judging.prompt import LabelledFrame, clean
 from grader_service.judging.rubric import FrameLimits
 from grader_service.providers.base import Image
 from grader_service.records.verdict import Decision
+
+# 28 MB of base64 in all, which with the texts stays below 32 MB, the smallest limit per request
+# among the providers.
+MAX_TOTAL_BYTES: Final = 21_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +59,10 @@ def show(frames: Sequence[Evidence], limits: FrameLimits) -> Shown | Insufficien
     if all(frame.phase == "first" for frame in chosen):
         return Insufficient(Decision.ungraded("evidence_missing"), "no last frame was submitted")
     ready: list[PreparedFrame] = []
+    max_bytes = min(MAX_BYTES, MAX_TOTAL_BYTES // len(chosen))
     for frame in chosen:
         try:
-            prepared = prepare_frame(frame.data, long_edge=limits.long_edge)
+            prepared = prepare_frame(frame.data, long_edge=limits.long_edge, max_bytes=max_bytes)
         except FrameError as error:
             return _unreadable(frame, error.message)
         blank = None if frame.phase == "first" else is_blank(prepared)
@@ -87,6 +93,27 @@ def choose_frames(frames: Sequence[Evidence], *, max_cameras: int) -> list[Evide
         )
         chosen += of_phase[:max_cameras]
     return chosen
+
+
+def nothing_to_judge(bundle: Mapping[str, Any] | None) -> str | None:
+    """Return why a bundle shows nothing that could be judged, else None.
+
+    Judges are led to a verdict even by a report of a colon (arXiv 2507.08794), so a run in which
+    nothing was done and nothing was said must not reach one.
+    """
+    if not bundle:
+        return "the run has no bundle: its set-up crashed"
+    if bundle.get("commands") or _has_words(bundle.get("agent_report")):
+        return None
+    return "the run has neither commands nor a report in words"
+
+
+def _has_words(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_has_words, value.values()))
+    if isinstance(value, list):
+        return any(map(_has_words, value))
+    return isinstance(value, str) and any(map(str.isalpha, clean(value)))
 
 
 def _unreadable(frame: Evidence, why: str) -> Insufficient:

@@ -25,8 +25,10 @@ Flag = Literal["alpha_on_white", "downscaled", "quality_lowered", "scaled_16_bit
 LONG_EDGE = 768
 # 5 MB of base64, the smallest limit per image among the providers.
 MAX_BYTES = 3_750_000
-# The first is what every frame gets. The others are for large grainy ones over the byte limit.
-_QUALITIES = (90, 75, 50)
+# The first is what every frame gets. With colour at half resolution it takes a tenth of the bytes
+# of a PNG, and a judge that goes by hues says the same (benchmarks/judge_cost.py). The others are
+# for large grainy frames over the byte limit.
+_QUALITIES = (85, 70, 50)
 
 # Levels (0-255) by which some 8x8 block must differ from another. Averaging over blocks removes
 # sensor noise and hot pixels: a capped lens with a noise of 3 levels stays below 6, while a
@@ -154,8 +156,7 @@ def encode(picture: Image.Image, max_bytes: int) -> tuple[bytes, int]:
     picture.info = {}  # a comment in it would be written too
     for quality in _QUALITIES:
         buffer = io.BytesIO()
-        # 4:4:4, because halved colour blurs the edges of small coloured objects.
-        picture.save(buffer, "JPEG", quality=quality, subsampling=0)
+        picture.save(buffer, "JPEG", quality=quality, subsampling="4:2:0", optimize=True)
         if buffer.tell() <= max_bytes:
             return buffer.getvalue(), quality
     raise FrameError(

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from grader_service.errors import BadOutputError, JudgeError, PermanentError
-from grader_service.judging.evidence import Evidence, Insufficient, show
+from grader_service.errors import BadOutputError, JudgeError, PermanentError, TryLaterError
+from grader_service.judging.evidence import Evidence, Insufficient, nothing_to_judge, show
+from grader_service.judging.pricing import PriceList, TokenPrice
 from grader_service.judging.prompt import (
     PROMPT_VERSION,
     REPLY_SCHEMA,
@@ -30,13 +31,21 @@ _REPAIRABLE: Final = frozenset({"reply_invalid", "reply_conflicting", "reply_tru
 
 @dataclass(frozen=True, slots=True)
 class JudgeConfig:
-    """What makes a judge: where the model is and how it is asked. `stub` marks a scripted one."""
+    """What makes a judge: where the model is and how it is asked. `stub` marks a scripted one.
+
+    `price` is what its calls cost, if not what the vendor's list of prices says.
+    """
 
     name: str
     provider: ProviderConfig
     max_tokens: int = 4096
     deadline_s: float = 120.0
     stub: bool = False
+    price: TokenPrice | None = None
+
+    @property
+    def prices(self) -> PriceList:
+        return PriceList(self.provider, self.price, self.stub)
 
     @property
     def digest(self) -> str:
@@ -81,8 +90,15 @@ class Judge:
             return "stub"
         return "vlm" if kind == "robot" else "llm_judge"
 
-    def judge_frames(self, case: Case, *, instruction: str, frames: Sequence[Evidence]) -> Judged:
-        """Judge a robot trial by its frames.
+    def judge_frames(
+        self,
+        case: Case,
+        *,
+        instruction: str,
+        frames: Sequence[Evidence],
+        instruction_from: str = "scene",
+    ) -> Judged:
+        """Judge a robot trial by its frames; the receipt tells where the instruction was found.
 
         Nothing is asked when the last frames are missing, unreadable or blank. Raises
         TryLaterError when the provider may answer later.
@@ -100,6 +116,7 @@ class Judge:
             "frames": list(shown.receipt),
             "flags": list(shown.flags),
             "instruction": instruction,
+            "instruction_from": instruction_from,
         }
         return self._ask(case, prompt, seen)
 
@@ -109,11 +126,10 @@ class Judge:
         Raises TryLaterError as `judge_frames` does.
         """
         seen = {"bundle_digest": digest_of(bundle)}
-        if not bundle or not (bundle.get("commands") or bundle.get("agent_report")):
-            nothing = Decision.abstained("nothing_to_judge")
-            return self._end(
-                case, nothing, seen=seen, note="the run has neither commands nor a report"
-            )
+        nothing = nothing_to_judge(bundle)
+        if bundle is None or nothing is not None:
+            decision = Decision.abstained("nothing_to_judge")
+            return self._end(case, decision, seen=seen, note=nothing)
         marks = Marks.of(self.secret, case.trial_id, case.round)
         return self._ask(case, bundle_prompt(bundle=bundle, rubric=case.rubric, marks=marks), seen)
 
@@ -140,6 +156,10 @@ class Judge:
                     return self._end(case, decision, prompt=prompt, seen=seen, asked=asked)
                 if decision.reason == "reply_truncated":
                     budget *= 2
+        except TryLaterError as error:
+            # A reply was billed and is lost: waiting for the repair must come to an end.
+            error.counts = error.counts or bool(asked)
+            raise
         except (PermanentError, BadOutputError) as error:
             decision = Decision.ungraded(error.reason)
             return self._end(case, decision, prompt=prompt, seen=seen, asked=asked, error=error)
@@ -172,4 +192,7 @@ class Judge:
             "provider": self.config.provider.kind,
             "model_asked": self.config.provider.model,
         }
-        return Judged(decision, build_receipt(case, decision, judge=judge, **of_receipt))
+        receipt = build_receipt(
+            case, decision, judge=judge, prices=self.config.prices, **of_receipt
+        )
+        return Judged(decision, receipt)

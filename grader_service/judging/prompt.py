@@ -1,15 +1,16 @@
 """The prompt: what a judge is shown, and the one form of answer that is asked of it.
 
-Text that comes from outside (instruction, rubric, bundle, an agent's report) stands inside fences
-whose names carry a nonce that nobody outside can know; the system text says that fenced text and
-text inside frames is data. The expectation comes before the frames, so that the judge knows what
-success must look like before it sees what happened (arXiv 2507.11662).
+Text that comes from outside (instruction, rubric, camera names, bundle, an agent's report) stands
+inside fences whose names carry a nonce that nobody outside can know; the system text says that
+fenced text and text inside frames is data. The expectation comes before the frames, so that the
+judge knows what success must look like before it sees what happened (arXiv 2507.11662).
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,9 +20,10 @@ from grader_service.judging.rubric import AtLeast, Rubric
 from grader_service.providers.base import Image, Part, Rung
 from grader_service.records.canonical import canonical_json, digest_of, scrub_surrogates
 
-# A change of any text below changes what judges answer: give it a new version, which changes the
-# identity of every judge and with it the validity of its calibration.
-PROMPT_VERSION: Final = "prompt/1"
+# A change of any text below, or of how frames are prepared, changes what judges answer: give it
+# a new version, which changes the identity of every judge and with it the validity of its
+# calibration.
+PROMPT_VERSION: Final = "prompt/2"
 
 MAX_TEXT: Final = 20_000
 MAX_BUNDLE: Final = 400_000
@@ -120,9 +122,10 @@ class LabelledFrame:
     phase: str
     image: Image
 
-    def label(self, number: int, of: int) -> str:
+    def label(self, number: int, of: int, marks: Marks) -> str:
         shown = {"first": "FIRST", "last": "LAST", "parked": "LAST (parked)"}[self.phase]
-        return f"Frame {number} of {of}: {shown}, camera {clean(self.camera, limit=100)}"
+        camera = clean(self.camera, limit=100).replace("\n", " ")
+        return f"Frame {number} of {of}: {shown}, camera {_mark('camera', camera, marks)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +157,7 @@ def frames_prompt(
     """Return the prompt that shows frames: expectation, frames, task, criteria, token."""
     parts: list[Part] = [_expectation(rubric, marks)]
     for number, frame in enumerate(frames, start=1):
-        parts += [frame.label(number, len(frames)), frame.image]
+        parts += [frame.label(number, len(frames), marks), frame.image]
     task = f"Task given to the robot:\n{_fence('task', clean(instruction), marks)}"
     parts.append("\n\n".join([task, *_closing(rubric, marks)]))
     return Prompt(_SYSTEM_FRAMES, tuple(parts), marks)
@@ -215,7 +218,11 @@ def _decision_rule(rubric: Rubric) -> str:
 
 
 def _fence(name: str, text: str, marks: Marks) -> str:
-    return f'<data-{marks.nonce} name="{name}">\n{text}\n</data-{marks.nonce}>'
+    return _mark(name, f"\n{text}\n", marks)
+
+
+def _mark(name: str, text: str, marks: Marks) -> str:
+    return f'<data-{marks.nonce} name="{name}">{text}</data-{marks.nonce}>'
 
 
 def _json(value: Any) -> str:
@@ -223,17 +230,26 @@ def _json(value: Any) -> str:
 
 
 def clean(text: str, *, limit: int = MAX_TEXT) -> str:
-    """Return untrusted text without what a reader can't see.
+    """Return untrusted text without what a reader can't see, and without lookalikes of a fence.
 
-    NFC; control, zero-width, bidirectional, tag and other format characters are dropped (line
-    feeds and tabs stay); cut at `limit` characters, visibly.
+    NFC; control, format, private-use and default-ignorable characters (zero-width, bidirectional,
+    tags, variation selectors, fillers) are dropped, line feeds and tabs stay; what could pass
+    for one of our fences gets a `(` for its `<`; cut at `limit` characters, visibly.
     """
     normal = unicodedata.normalize("NFC", scrub_surrogates(text.replace("\r\n", "\n")))
-    kept = "".join(
+    seen = "".join(
         char for char in normal if char in "\n\t" or unicodedata.category(char) not in _UNSEEN
     )
+    kept = _FENCE_LIKE.sub("(", _IGNORABLE.sub("", seen))
     return kept if len(kept) <= limit else kept[:limit] + "\n[cut]"
 
 
 # Control, format (zero-width, bidi, tags), surrogate, private use, line and paragraph separators.
 _UNSEEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+# What else is Default_Ignorable_Code_Point in Unicode's DerivedCoreProperties.txt. Ranges and not
+# categories, since the unassigned ones among them would depend on the version of Python.
+_IGNORABLE: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
+    "\U000e0000-\U000e0fff]"
+)
+_FENCE_LIKE: Final = re.compile(r"<(?=[/\s]*data-)", re.IGNORECASE)

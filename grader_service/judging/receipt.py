@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from grader_service.errors import JudgeError
+from grader_service.errors import BadOutputError, JudgeError
+from grader_service.judging.pricing import PriceList
 from grader_service.judging.prompt import PROMPT_VERSION, Prompt
 from grader_service.judging.reply import PARSER_VERSION
 from grader_service.judging.rubric import Rubric
@@ -63,14 +64,18 @@ def build_receipt(
     asked: Sequence[Asked] = (),
     error: JudgeError | None = None,
     note: str | None = None,
+    prices: PriceList | None = None,
 ) -> dict[str, Any]:
     """Return the receipt of one grading.
 
-    The last of `asked` decided; those before it stand under `votes`. `usage` is over all of them.
-    `seen` is what the judge was shown, in the words of its kind of evidence.
+    The last of `asked` decided; those before it stand under `votes`. `usage` and `cost` are over
+    all of them, and None where one of them is not known. `seen` is what the judge was shown, in the
+    words of its kind of evidence.
     """
     answer = asked[-1].answer if asked else None
-    required = {criterion.id for criterion in case.rubric.required}
+    # An answer that could not be read was charged all the same, and nobody knows how much.
+    told = () if isinstance(error, BadOutputError) else [one.answer for one in asked]
+    cost = None if prices is None else prices.of_answers(told)
     return {
         "schema": RECEIPT_SCHEMA,
         "trial": case.trial_id,
@@ -91,9 +96,19 @@ def build_receipt(
         "reply": {"wire": answer.wire, "body": answer.body} if answer else None,
         "error": str(error) if error else note,
         "parser": PARSER_VERSION,
-        "usage": _total_usage(asked),
-        "cost": None,
+        "usage": _total_usage(told),
+        "cost": None if cost is None else cost.to_dict(),
         "votes": [earlier.vote() for earlier in asked[:-1]],
+        **what_was_decided(decision, case.rubric),
+        "previous_receipt": case.previous_receipt,
+        "reused_from": None,
+    }
+
+
+def what_was_decided(decision: Decision, rubric: Rubric) -> dict[str, Any]:
+    """Return what a receipt says of a decision."""
+    required = {criterion.id for criterion in rubric.required}
+    return {
         "outcome": outcome_of(decision),
         "findings": [
             {
@@ -107,16 +122,15 @@ def build_receipt(
         "rationale": decision.rationale,
         "confidence": decision.confidence,
         "failure_mode": decision.failure_mode,
-        "previous_receipt": case.previous_receipt,
     }
 
 
-def _total_usage(asked: Sequence[Asked]) -> dict[str, int] | None:
+def _total_usage(answers: Sequence[Answer]) -> dict[str, int] | None:
     """Return the tokens of all calls together; None where one of them did not tell."""
     total: dict[str, int] = {}
-    for one in asked:
-        if one.answer.usage is None:
+    for answer in answers:
+        if answer.usage is None:
             return None
-        for name, count in one.answer.usage.items():
+        for name, count in answer.usage.items():
             total[name] = total.get(name, 0) + count
     return total or None

@@ -11,6 +11,8 @@ from grader_service.errors import SetupError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from grader_service.providers.rate_limits import RateLimit
+
 Kind = Literal["openai", "openai-responses", "anthropic"]
 Wire = Literal["openai.chat", "openai.responses", "anthropic.messages"]
 Rung = Literal["json_schema", "json_object", "text"]
@@ -117,7 +119,8 @@ class Answer:
     `parameters` holds what the endpoint accepted besides model and messages. `body` is the parsed
     response object; whether it holds a verdict is for the reply grammar to say. `usage` has
     input_tokens (all of them, cached ones included) and output_tokens, and where the endpoint
-    tells them cached_tokens, cache_write_tokens and reasoning_tokens.
+    tells them cached_tokens, cache_write_tokens and reasoning_tokens. `rate_limits` is what the
+    response's headers tell of them.
     """
 
     wire: Wire
@@ -127,6 +130,7 @@ class Answer:
     request_id: str | None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     usage: Mapping[str, int] | None = None
+    rate_limits: tuple[RateLimit, ...] = ()
 
 
 class Provider(Protocol):

@@ -11,14 +11,13 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from grader_service.errors import BadOutputError, JudgeError, PermanentError, TryLaterError
+from grader_service.providers.rate_limits import MAX_WAIT_S, rate_limits, wait_s
 from grader_service.providers.transport import TIMEOUTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from grader_service.providers.transport import RefusedError
-
-MAX_RETRY_AFTER_S: Final = 900.0
 
 _QUOTA_CODES: Final = frozenset(
     {
@@ -129,6 +128,8 @@ def refused(
         return PermanentError(message, reason="provider_quota", fix=fix, **known)
     if status == 429:  # noqa: PLR2004
         wait = retry_after(refusal.headers)
+        if wait is None:
+            wait = wait_s(rate_limits(refusal.headers))
         return TryLaterError(message, retry_after=wait, counts=False, **known)
     if status in _LATER_4XX or (status >= 500 and status not in _NEVER):  # noqa: PLR2004
         return TryLaterError(message, retry_after=retry_after(refusal.headers), **known)
@@ -185,14 +186,14 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         except ValueError:
             continue
         if not math.isnan(seconds):
-            return min(max(seconds, 0.0), MAX_RETRY_AFTER_S)
+            return min(max(seconds, 0.0), MAX_WAIT_S)
     try:
         at = parsedate_to_datetime(headers.get("retry-after", ""))
     except (ValueError, OverflowError, IndexError):
         return None
     # A date without a zone is GMT, as HTTP has no other.
     seconds = at.replace(tzinfo=at.tzinfo or UTC).timestamp() - time.time()
-    return min(max(seconds, 0.0), MAX_RETRY_AFTER_S)
+    return min(max(seconds, 0.0), MAX_WAIT_S)
 
 
 def _one_line(text: str, secret: str = "") -> str:

@@ -21,6 +21,7 @@ from grader_service.providers.failures import (
     unreadable,
 )
 from grader_service.providers.per_process import PerProcess
+from grader_service.providers.rate_limits import rate_limits
 from grader_service.records.strict_json import strict_loads
 
 if TYPE_CHECKING:
@@ -130,12 +131,12 @@ class SdkProvider(ABC):
         try:
             timeout = httpx2.Timeout(transport.time_left())
             with self._open(resource, request, timeout) as response:
-                request_id = response.headers.get(self.request_id_header)
+                headers = response.headers
                 data = b"".join(_capped(response.iter_bytes(), ask.max_bytes))
         except (*transport.TRANSPORT_ERRORS, httpx2.DecodingError, self._sdk_error()) as error:
             problem = error
         else:
-            return self._answer(ask, offered, data, request_id)
+            return self._answer(ask, offered, data, headers)
         # Outside of the except block: the SDK's error holds the request, its key and its frames.
         raise self._translated(problem)
 
@@ -153,8 +154,9 @@ class SdkProvider(ABC):
         return not_reached(error)
 
     def _answer(
-        self, ask: Ask, offered: Mapping[str, Any], data: bytes, request_id: str | None
+        self, ask: Ask, offered: Mapping[str, Any], data: bytes, headers: Mapping[str, str]
     ) -> Answer:
+        request_id = headers.get(self.request_id_header)
         try:
             body = strict_loads(data)
         except ValueError as error:
@@ -173,6 +175,7 @@ class SdkProvider(ABC):
             request_id=request_id,
             parameters={**offered, "response_format": ask.rung, **self._constants()},
             usage=self._usage(body.get("usage")),
+            rate_limits=rate_limits(headers),
         )
 
     def _failure(self, refusal: Refusal) -> JudgeError:

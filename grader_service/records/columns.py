@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -31,8 +31,11 @@ from grader_service.records.npy import npy_array, npy_bytes
 from grader_service.records.tagged import check_dtype, decode, encode, encode_array, inline_array
 from grader_service.records.trial import Array
 
-# The most rows of all columns together: a few bytes of JSON could ask for any number of them.
-MAX_CELLS = 20_000_000
+# The most rows of a table, and of all columns together: a few bytes of JSON could ask for any
+# number of them. A row takes about 1 kB once its step is made, a cell up to 80 bytes. So many
+# steps are half an hour at 50 Hz.
+MAX_ROWS = 100_000
+MAX_CELLS = 5_000_000
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _FEW_ROWS = 16
@@ -78,6 +81,7 @@ class ColumnWriter:
 
     def table(self, count: int, values: Mapping[str, list[Any]], where: str) -> Any:
         """Return lists of `count` values each, by name, as {"count", "columns"}."""
+        _check_rows(count, where)
         columns = {name: self.column(values[name], f"{where}[*].{name}") for name in values}
         return {"count": count, "columns": columns}
 
@@ -123,9 +127,14 @@ class ColumnWriter:
     def _stacked(self, values: list[Array], where: str) -> Any:
         first = values[0]
         check_dtype(first.dtype, where)
-        if len({value.shape for value in values}) > 1 or len({value.dtype for value in values}) > 1:
+        if len(set(map(attrgetter("dtype"), values))) > 1:
             return None
-        joined = np.concatenate(values) if first.ndim else np.stack(values)
+        try:
+            joined = np.concatenate(values) if first.ndim else np.stack(values)
+        except ValueError:  # shapes that differ in more than the length
+            return None
+        if first.ndim and len(set(map(len, values))) > 1:
+            return None
         if joined.dtype != first.dtype:  # numpy turns foreign byte order into its own
             return None
         stacked = joined.reshape(len(values), *first.shape)
@@ -285,6 +294,8 @@ class ColumnReader:
         def make(start: int, stop: int) -> list[Any]:
             if not columns:
                 return [kind() for _ in range(start, stop)]
+            if form == "dict" and len(keys) == 1:
+                return [{keys[0]: value} for value in columns[0][start:stop]]
             rows = zip(*(column[start:stop] for column in columns), strict=True)
             if form == "dict":
                 return [dict(zip(keys, row, strict=False)) for row in rows]
@@ -321,12 +332,28 @@ def read_part(read: Callable[[str], bytes], path: str) -> bytes:
         ) from error
 
 
-def table_count(data: Any, where: str) -> int:
-    """Return how many rows a table has. Raises RecordError for what is no table."""
+def table_count(data: Any, where: str, names: Iterable[str] = ()) -> int:
+    """Return how many rows a table has.
+
+    Raises RecordError for what is no table, and for one without the columns `names` or with more
+    than MAX_ROWS rows.
+    """
     count = data.get("count") if isinstance(data, dict) else None
     if type(count) is not int or count < 0 or not isinstance(data.get("columns"), dict):
         raise RecordError(f"{where} is no table of columns")
+    missing = [name for name in names if name not in data["columns"]]
+    if missing:
+        raise RecordError(f"{where} misses the column {missing[0]!r}")
+    _check_rows(count, where)
     return count
+
+
+def _check_rows(count: int, where: str) -> None:
+    if count > MAX_ROWS:
+        raise RecordError(
+            f"{where}: a record holds at most {MAX_ROWS:,} steps or events",
+            fix="record fewer steps",
+        )
 
 
 def _add_cells(cells: int, more: int, where: str) -> int:

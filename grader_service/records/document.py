@@ -119,8 +119,9 @@ def decode_record(document: Mapping[str, Any], reader: ColumnReader) -> TrialRec
     extras = {name: values.pop(name) for name in [*values] if name not in RECORD_FIELDS}
     values["steps"] = _decode_steps(member(document, "steps", dict, "record.json"), reader)
     values["events"] = _decode_events(document.get("events"), reader)
-    latencies = reader.table(document.get("inference_latencies"), "inference_latencies")
-    values["inference_latencies"] = list(latencies.get("seconds", []))
+    latencies = document.get("inference_latencies")
+    table_count(latencies, "inference_latencies", ("seconds",))
+    values["inference_latencies"] = list(reader.table(latencies, "inference_latencies")["seconds"])
     values["parked_observation"] = _decode_object(document, "parked", Observation, reader)
     record: TrialRecord = _build(TrialRecord, values, "record")
     for name, value in extras.items():
@@ -165,28 +166,28 @@ def _build(cls: Callable[..., T], values: dict[str, Any], where: str) -> T:
 def _decode_events(data: Any, reader: ColumnReader) -> LazyList[Event]:
     @cache
     def columns() -> list[Sequence[Any]]:
-        return _columns(reader.table(data, "events"), _EVENT, "events")
+        return _columns(reader.table(data, "events"), _EVENT)
 
     def make(start: int, stop: int) -> list[Event]:
         return list(map(Event, *(column[start:stop] for column in columns())))
 
-    return LazyList(table_count(data, "events"), make)
+    return LazyList(table_count(data, "events", _EVENT), make)
 
 
 def _decode_observations(data: Any, reader: ColumnReader) -> LazyList[Observation]:
     @cache
     def columns() -> list[Sequence[Any]]:
-        return _columns(reader.table(data, "observations"), _OBSERVATION, "observations")
+        return _columns(reader.table(data, "observations"), _OBSERVATION)
 
     def make(start: int, stop: int) -> list[Observation]:
         images: list[dict[str, Any]] = [{} for _ in range(start, stop)]
         return list(map(Observation, images, *(column[start:stop] for column in columns())))
 
-    return LazyList(table_count(data, "observations"), make)
+    return LazyList(table_count(data, "observations", _OBSERVATION), make)
 
 
 def _decode_steps(data: Mapping[str, Any], reader: ColumnReader) -> LazyList[StepRecord]:
-    count = table_count(data.get("steps"), "steps")
+    count = table_count(data.get("steps"), "steps", (*_STEP, *_ACTION, *_RESULT))
     chained = member(data, "chained", bool, "steps")
     observations = _decode_observations(data.get("observations"), reader)
     if len(observations) != (count + 1 if chained and count else 2 * count):
@@ -195,7 +196,7 @@ def _decode_steps(data: Mapping[str, Any], reader: ColumnReader) -> LazyList[Ste
     @cache
     def columns() -> list[list[Sequence[Any]]]:
         table = reader.table(data["steps"], "steps")
-        return [_columns(table, names, "steps") for names in (_STEP, _ACTION, _RESULT)]
+        return [_columns(table, names) for names in (_STEP, _ACTION, _RESULT)]
 
     def make(start: int, stop: int) -> list[StepRecord]:
         (ts,), action, result = ([c[start:stop] for c in group] for group in columns())
@@ -211,10 +212,5 @@ def _decode_steps(data: Mapping[str, Any], reader: ColumnReader) -> LazyList[Ste
     return LazyList(count, make)
 
 
-def _columns(
-    table: Mapping[str, Sequence[Any]], names: Iterable[str], where: str
-) -> list[Sequence[Any]]:
-    try:
-        return [table[name] for name in names]
-    except KeyError as error:
-        raise RecordError(f"{where} misses the column {error}") from error
+def _columns(table: Mapping[str, Sequence[Any]], names: Iterable[str]) -> list[Sequence[Any]]:
+    return [table[name] for name in names]

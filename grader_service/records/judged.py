@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any, Final, Literal
 
+from grader_service.records.canonical import digest_of
+from grader_service.records.trajectory import with_judgement
 from grader_service.records.trial import Event, TrialRecord
 from grader_service.records.verdict import DEFINITIVE_SOURCES, Verdict
 
@@ -55,6 +58,14 @@ def apply_verdict(record: TrialRecord, verdict: Verdict | None) -> TrialRecord:
     return judged
 
 
+def judged_trajectory(data: bytes, verdict: Verdict | None) -> bytes:
+    """Return an A320 trajectory with the verdict as a `judgement` record, if there is one."""
+    if verdict is None:
+        return data
+    receipt = None if verdict.receipt is None else digest_of(verdict.receipt)
+    return with_judgement(data, verdict.judgement() | {"receipt_digest": receipt})
+
+
 def _criteria(verdict: Verdict) -> list[dict[str, Any]]:
     findings = (verdict.receipt or {}).get("findings") or ()
     return [
@@ -84,6 +95,6 @@ def definitive_verdict(record: TrialRecord) -> tuple[str, Literal["success", "fa
 def _judgement_source(record: TrialRecord) -> str:
     for event in reversed(record.events):
         if event.kind == "operator":
-            source = event.data.get("source")
+            source = event.data.get("source") if isinstance(event.data, Mapping) else None
             return source if isinstance(source, str) else "console"
     return "console"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, MutableSequence
+from itertools import repeat
+from operator import is_
 from typing import Any, Final, TypeVar, overload
 
 T = TypeVar("T")
@@ -59,10 +61,12 @@ class LazyList(MutableSequence[T]):
 
     def _take(self, start: int, stop: int) -> list[T]:
         items = self._items[start:stop]
-        if self._complete or not any(item is _UNMADE for item in items):
+        unmade = 0 if self._complete else sum(map(is_, items, repeat(_UNMADE)))
+        if not unmade:
             return items
-        made = self._make(start, stop)
-        taken = [new if old is _UNMADE else old for old, new in zip(items, made, strict=True)]
+        taken = self._make(start, stop)
+        if unmade < len(items):
+            taken = [new if old is _UNMADE else old for old, new in zip(items, taken, strict=True)]
         self._items[start:stop] = taken
         return taken
 

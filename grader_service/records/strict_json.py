@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from typing import Any, Final
 
 from grader_service.errors import InputError
@@ -13,11 +14,13 @@ from grader_service.errors import InputError
 MAX_DEPTH: Final = 64
 
 
-def strict_loads(data: bytes | str) -> Any:
+def strict_loads(
+    data: bytes | str, *, max_depth: int = MAX_DEPTH, parse_int: Callable[[str], Any] = int
+) -> Any:
     """Return the value of JSON text (bytes: UTF-8).
 
     Raises ValueError for what is not JSON, and for duplicate keys, NaN, infinity, numbers beyond
-    the float or 4300 digit range and nesting deeper than MAX_DEPTH.
+    the float or 4300 digit range and nesting deeper than `max_depth`.
     """
     try:
         value = json.loads(
@@ -25,10 +28,11 @@ def strict_loads(data: bytes | str) -> Any:
             object_pairs_hook=_object,
             parse_constant=_no_constant,
             parse_float=_finite,
+            parse_int=parse_int,
         )
     except RecursionError:
         raise ValueError("JSON is nested too deeply") from None
-    if not _shallow(value):
+    if not _shallow(value, max_depth):
         raise ValueError("JSON is nested too deeply")
     return value
 
@@ -59,9 +63,9 @@ def _finite(text: str) -> float:
     return value
 
 
-def _shallow(value: Any) -> bool:
+def _shallow(value: Any, max_depth: int) -> bool:
     level = [value]
-    for _ in range(MAX_DEPTH):
+    for _ in range(max_depth):
         level = [
             child
             for node in level

@@ -109,16 +109,22 @@ def with_judgement(data: bytes, judgement: Mapping[str, Any]) -> bytes:
 
     A last line that can't be read is dropped first: before another line it would be corruption.
     """
+    data = whole_lines(data)
+    if data and not data.endswith(b"\n"):
+        data += b"\n"
+    return data + canonical_bytes({**judgement, "type": "judgement"})
+
+
+def whole_lines(data: bytes) -> bytes:
+    """Return the trajectory without a last line that can't be read, if it has one."""
     last = data.rstrip(_BLANK + b"\n")
     start = last.rfind(b"\n") + 1
     try:
         if last:
             _parse_line(last[start:])
     except (ValueError, RecursionError):
-        data = data[:start]
-    if data and not data.endswith(b"\n"):
-        data += b"\n"
-    return data + canonical_bytes({**judgement, "type": "judgement"})
+        return data[:start]
+    return data
 
 
 def _parse_line(line: bytes) -> Any:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from grader_service.errors import RecordError
+
 Outcome = Literal["graded", "abstained", "ungraded"]
 VerdictWord = Literal["success", "failure", "abstain"]
 Met = Literal["yes", "no", "unclear"]
@@ -112,6 +114,44 @@ class Verdict:
             "reason": self.reason,
             "source": self.source,
         }
+
+
+_VERDICTS_OF: Final[Mapping[Any, tuple[VerdictWord | None, ...]]] = {
+    "graded": ("success", "failure"),
+    "abstained": ("abstain",),
+    "ungraded": (None,),
+}
+_FIX: Final = "export the run again"
+
+
+def read_verdict(value: Any, where: str) -> Verdict:
+    """Return the verdict whose fields are in a JSON object. Raises RecordError, naming `where`."""
+    try:
+        verdict = Verdict(**value)
+        fits = verdict.verdict in _VERDICTS_OF[verdict.outcome]
+    except (TypeError, KeyError) as error:
+        raise RecordError(f"{where} is no verdict: {error!r}", fix=_FIX) from error
+    texts = (verdict.id, verdict.source, verdict.at)
+    options = (verdict.reason, verdict.note, verdict.by)
+    fits = fits and all(isinstance(text, str) for text in texts)
+    fits = fits and all(text is None or isinstance(text, str) for text in options)
+    if not fits or not isinstance(verdict.primary, bool) or not _is_receipt(verdict.receipt):
+        raise RecordError(f"{where} is no verdict", fix=_FIX)
+    return verdict
+
+
+def _is_receipt(value: Any) -> bool:
+    """Say whether this is None, or a receipt whose findings can be read."""
+    if not isinstance(value, dict):
+        return value is None
+    findings = value.get("findings")
+    return findings is None or (
+        isinstance(findings, list)
+        and all(
+            isinstance(item, dict) and isinstance(item.get("id"), str) and "met" in item
+            for item in findings
+        )
+    )
 
 
 DEFINITIVE_SOURCES: Final = frozenset({"embodiment", "console"})

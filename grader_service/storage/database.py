@@ -20,11 +20,15 @@ from sqlalchemy import (
     literal,
 )
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError, ProgrammingError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import FunctionElement
 
 from grader_service.errors import SetupError, UnavailableError
+
+# PostgreSQL's codes for a table and a column that are not there.
+_NOT_MIGRATED = ("42P01", "42703")
 
 
 class _Now(FunctionElement[float]):
@@ -41,7 +45,8 @@ def _now_sqlite(_element: _Now, _compiler: Any, **_kw: Any) -> str:
 
 @compiles(_Now, "postgresql")
 def _now_postgresql(_element: _Now, _compiler: Any, **_kw: Any) -> str:
-    return "extract(epoch from clock_timestamp())"
+    # Not clock_timestamp(), which no index can be searched by: it may differ from row to row.
+    return "extract(epoch from statement_timestamp())"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +74,21 @@ class Database:
     """An engine, and the two kinds of transaction that use cases open on it."""
 
     def __init__(
-        self, url: str, *, pool_size: int = 8, clock: Callable[[], float] | None = None
+        self,
+        url: str,
+        *,
+        pool_size: int = 8,
+        wait_s: float = 30.0,
+        clock: Callable[[], float] | None = None,
     ) -> None:
+        """Connect to nothing yet. `wait_s` bounds the wait for a connection or SQLite's lock."""
         self.url = url
         self._clock = clock
-        self._engine = _engine(url, pool_size)
+        self.wait_s = wait_s
+        self._engine = _engine(url, pool_size, wait_s)
         # SQLite has one writer. Its busy handler sleeps and is unfair under threads; waiting here
         # first keeps the threads of one process in line.
-        self._writer: contextlib.AbstractContextManager[Any] = (
-            threading.Lock() if self.is_sqlite else contextlib.nullcontext()
-        )
+        self._writer = threading.Lock() if self.is_sqlite else None
 
     @property
     def is_sqlite(self) -> bool:
@@ -94,7 +104,7 @@ class Database:
 
         Raises UnavailableError when the database can't be reached, is locked or is full.
         """
-        with self._writer, self._transaction(write=True) as unit:
+        with self._turn(), self._transaction(write=True) as unit:
             yield unit
 
     @contextlib.contextmanager
@@ -102,6 +112,18 @@ class Database:
         """Open a read-only transaction. Raises UnavailableError as `write` does."""
         with self._transaction(write=False) as unit:
             yield unit
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        if self._writer is None:
+            yield
+            return
+        if not self._writer.acquire(timeout=self.wait_s):
+            raise _unavailable("others have been writing for too long")
+        try:
+            yield
+        finally:
+            self._writer.release()
 
     @contextlib.contextmanager
     def _transaction(self, *, write: bool) -> Iterator[Unit]:
@@ -112,8 +134,12 @@ class Database:
                 connection.begin(),
             ):
                 yield Unit(connection, now)
-        except OperationalError as error:
+        except (OperationalError, PoolTimeoutError) as error:
             raise _unavailable(error) from error
+        except ProgrammingError as error:
+            if getattr(error.orig, "sqlstate", None) in _NOT_MIGRATED:
+                raise _unavailable(error) from error
+            raise
         except DBAPIError as error:
             if error.connection_invalidated:
                 raise _unavailable(error) from error
@@ -123,15 +149,17 @@ class Database:
         self._engine.dispose()
 
 
-def _unavailable(error: DBAPIError) -> UnavailableError:
+def _unavailable(why: str | DBAPIError | PoolTimeoutError) -> UnavailableError:
+    said = str(why.orig if isinstance(why, DBAPIError) else why)
     return UnavailableError(
-        f"the database did not answer: {str(error.orig).strip()}",
+        # What follows the first line quotes the statement.
+        f"the database did not answer: {said.strip().partition(chr(10))[0]}",
         fix="see that it runs, has disk space and is migrated (`autograder migrate`); "
         "then try again",
     )
 
 
-def _engine(url: str, pool_size: int) -> Engine:
+def _engine(url: str, pool_size: int, wait_s: float) -> Engine:
     try:
         parsed = make_url(url)
         backend = parsed.get_backend_name()
@@ -141,7 +169,7 @@ def _engine(url: str, pool_size: int) -> Engine:
             fix="set AUTOGRADER_DATABASE_URL to sqlite:///file.db or postgresql+psycopg://…",
         ) from error
     if backend == "sqlite":
-        return _sqlite_engine(url, parsed.database or "", pool_size)
+        return _sqlite_engine(url, parsed.database or "", pool_size, wait_s)
     if backend != "postgresql":
         raise SetupError(
             f"the database {backend} is not supported",
@@ -152,8 +180,12 @@ def _engine(url: str, pool_size: int) -> Engine:
             url,
             pool_size=pool_size,
             max_overflow=pool_size,
+            pool_timeout=wait_s,
+            # A connection that a restart of the server left dead is replaced unnoticed.
             pool_pre_ping=True,
-            connect_args={"connect_timeout": 5},
+            # Without the second a server whose machine is gone holds its clients for a quarter of
+            # an hour: nobody is left to refuse what they send.
+            connect_args={"connect_timeout": 5, "tcp_user_timeout": 10_000},
         )
     except ImportError as error:
         raise SetupError(
@@ -162,13 +194,20 @@ def _engine(url: str, pool_size: int) -> Engine:
         ) from error
 
 
-def _sqlite_engine(url: str, path: str, pool_size: int) -> Engine:
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
+def _sqlite_engine(url: str, path: str, pool_size: int, wait_s: float) -> Engine:
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SetupError(
+            f"can't make the folder of the database {path}: {error.strerror}",
+            fix="set AUTOGRADER_HOME to a folder that can be written, or AUTOGRADER_DATABASE_URL",
+        ) from error
     engine = create_engine(
         url,
         pool_size=pool_size,
         max_overflow=pool_size,
-        connect_args={"timeout": 30, "check_same_thread": False},
+        pool_timeout=wait_s,
+        connect_args={"timeout": wait_s, "check_same_thread": False},
     )
 
     @event.listens_for(engine, "connect")

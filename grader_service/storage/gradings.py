@@ -1,17 +1,23 @@
 """Grading rows: the queue of record. Every change of state is one statement of this module.
 
-    queued ──claim──▶ running ──finish──▶ done (graded | abstained | ungraded)
-      ▲                 │
-      ├──put_back───────┤   the provider's or our own fault, or a wait that is nobody's
-      └──expire_leases──┘   the worker died or froze
+    enqueue, retry ──▶ queued ──claim──▶ running ──finish──▶ done (graded | abstained | ungraded)
+                       │  ▲                 │
+                       │  ├──put_back───────┤   the provider's or our own fault, or a wait
+                       │  └──expire_leases──┤   the worker died or froze
+                       │                    │
+                       ├──end_lost──▶ done (ungraded: worker_lost), after the last lease
+                       │                    │
+                       └──────cancel────────┴──▶ cancelled
 
 A claim gives a token. Whatever a worker writes later carries it and matches no row once the lease
-was given to somebody else, so a worker that wakes up late can't overwrite anything.
+was given to somebody else or the grading was cancelled, so a worker that wakes up late can't
+overwrite anything. A row never leaves `done` or `cancelled`: `retry` gives its trial another one,
+of the next round. Which queued rows go to the broker and when is in `publishing`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,7 +27,6 @@ from sqlalchemy import (
     case,
     func,
     insert,
-    literal,
     null,
     or_,
     select,
@@ -32,7 +37,7 @@ from sqlalchemy import (
 from grader_service.records.verdict import Decision
 from grader_service.storage.database import Unit
 from grader_service.storage.ids import new_id
-from grader_service.storage.tables import gradings
+from grader_service.storage.tables import gradings, trials
 
 MAX_FAILURES: Final = 6
 MAX_LOST_LEASES: Final = 10
@@ -53,6 +58,7 @@ class Claim:
     token: str
     failures: int
     lost_leases: int
+    fresh: bool
 
 
 def enqueue(
@@ -65,6 +71,8 @@ def enqueue(
     judge: str,
     judge_digest: str,
     round_: int = 0,
+    fresh: bool = False,
+    priority: int = 0,
 ) -> str:
     """Insert a queued grading and return its id."""
     grading_id = new_id()
@@ -78,7 +86,11 @@ def enqueue(
             rubric_digest=rubric_digest,
             judge=judge,
             judge_digest=judge_digest,
+            fresh=fresh,
+            priority=priority,
             state="queued",
+            # In line with those that were put back, not before all of them.
+            not_before=unit.now,
             created_at=unit.now,
         )
     )
@@ -106,101 +118,6 @@ def record_adopted(
             done_at=unit.now,
         )
     )
-
-
-# --- publishing ---------------------------------------------------------------------------------
-
-
-def publish_due(unit: Unit, *, judges: Iterable[str], limit: int, stale_s: float) -> list[str]:
-    """Mark up to `limit` due rows as published and return their ids, round-robin over runs.
-
-    A row that was published more than `stale_s` ago and is still queued is due again: the broker
-    lost it.
-    """
-    chosen: list[str] = []
-    for judge in judges:
-        queues = [
-            _due(
-                unit,
-                judge=judge,
-                tenant=tenant,
-                run=run,
-                limit=limit - len(chosen),
-                stale_s=stale_s,
-            )
-            for tenant, run in _runs_with_queued(unit, judge)
-        ]
-        chosen += _interleave(queues, limit - len(chosen))
-        if len(chosen) >= limit:
-            break
-    if not chosen:
-        return []
-    rows = unit.execute(
-        update(gradings)
-        .where(gradings.c.id.in_(chosen), *_publishable(unit, stale_s))
-        .values(published_at=unit.now)
-        .returning(gradings.c.id)
-    )
-    marked = {row.id for row in rows}
-    return [grading_id for grading_id in chosen if grading_id in marked]
-
-
-def _publishable(unit: Unit, stale_s: float) -> tuple[ColumnElement[bool], ...]:
-    return (
-        gradings.c.state == "queued",
-        gradings.c.not_before <= unit.now,
-        gradings.c.published_at < unit.now - stale_s,
-    )
-
-
-def _due(unit: Unit, *, judge: str, tenant: str, run: str, limit: int, stale_s: float) -> list[str]:
-    statement = (
-        select(gradings.c.id)
-        .where(
-            gradings.c.judge == judge,
-            gradings.c.tenant == tenant,
-            gradings.c.run == run,
-            *_publishable(unit, stale_s),
-        )
-        .order_by(gradings.c.not_before, gradings.c.id)
-        .limit(limit)
-        # Several pumps share the work instead of waiting for each other (ignored by SQLite).
-        .with_for_update(skip_locked=True)
-    )
-    return list(unit.execute(statement).scalars())
-
-
-def _runs_with_queued(unit: Unit, judge: str) -> list[tuple[str, str]]:
-    """Return the (tenant, run) pairs that have queued rows, one index probe for each."""
-    pairs: list[tuple[str, str]] = []
-    while True:
-        statement = (
-            select(gradings.c.tenant, gradings.c.run)
-            .where(gradings.c.state == "queued", gradings.c.judge == judge)
-            .order_by(gradings.c.tenant, gradings.c.run)
-            .limit(1)
-        )
-        if pairs:
-            last = tuple_(literal(pairs[-1][0]), literal(pairs[-1][1]))
-            statement = statement.where(tuple_(gradings.c.tenant, gradings.c.run) > last)
-        row = unit.execute(statement).first()
-        if row is None:
-            return pairs
-        pairs.append((row.tenant, row.run))
-
-
-def _interleave(queues: Sequence[Sequence[str]], limit: int) -> list[str]:
-    longest = max((len(queue) for queue in queues), default=0)
-    rounds = (queue[turn] for turn in range(longest) for queue in queues if turn < len(queue))
-    return [grading_id for _, grading_id in zip(range(limit), rounds, strict=False)]
-
-
-def unpublish(unit: Unit, ids: Sequence[str] | None = None) -> None:
-    """Make queued rows due at once: `ids`, or all of them after the broker lost its data."""
-    statement = update(gradings).where(gradings.c.state == "queued", gradings.c.published_at > 0)
-    if ids is not None:
-        statement = statement.where(gradings.c.id.in_(ids))
-    unit.execute(statement.values(published_at=0.0))
 
 
 # --- working ------------------------------------------------------------------------------------
@@ -240,6 +157,7 @@ def claim(unit: Unit, grading_id: str, *, owner: str, lease_s: float) -> Claim |
         token=token,
         failures=row.failures,
         lost_leases=row.lost_leases,
+        fresh=row.fresh,
     )
 
 
@@ -295,6 +213,7 @@ def put_back(unit: Unit, held: Claim, *, delay_s: float, counts: bool, error: st
         published_at=0.0,
         failures=gradings.c.failures + (1 if counts else 0),
         last_error=error[:2000],
+        last_error_at=unit.now,
     )
 
 
@@ -368,6 +287,53 @@ def release_owner(unit: Unit, owner: str) -> int:
     return int(result.rowcount)
 
 
+# --- by request --------------------------------------------------------------------------------
+
+
+def cancel(unit: Unit, ids: Sequence[str]) -> int:
+    """End rows that are queued or running without a verdict; return how many.
+
+    A worker that is at one finds out by its late write.
+    """
+    result = unit.execute(
+        update(gradings)
+        .where(gradings.c.id.in_(ids), gradings.c.state.in_(["queued", "running"]))
+        .values(state="cancelled", lease_token=null(), owner=null(), done_at=unit.now)
+    )
+    return int(result.rowcount)
+
+
+def retry(unit: Unit, trial_ids: Sequence[str]) -> list[str]:
+    """Queue the next round of trials whose newest grading is ungraded or cancelled.
+
+    It is as the one before: same rubric, judge and priority. Returns the new gradings' ids; other
+    trials are left alone.
+    """
+    # Locked, so that of two requests at once the later one finds the rounds of the other.
+    unit.execute(
+        select(trials.c.id)
+        .where(trials.c.id.in_(trial_ids))
+        .order_by(trials.c.id)
+        .with_for_update()
+    )
+    return [
+        enqueue(
+            unit,
+            trial_id=before.trial_id,
+            tenant=before.tenant,
+            run=before.run,
+            rubric_digest=before.rubric_digest,
+            judge=before.judge,
+            judge_digest=before.judge_digest,
+            round_=before.round + 1,
+            fresh=before.fresh,
+            priority=before.priority,
+        )
+        for before in latest_of(unit, trial_ids).values()
+        if before.state == "cancelled" or before.outcome == "ungraded"
+    ]
+
+
 # --- reading ------------------------------------------------------------------------------------
 
 
@@ -394,18 +360,3 @@ def unfinished_of_run(unit: Unit, *, tenant: str, run: str) -> list[Any]:
             .group_by(gradings.c.state, gradings.c.judge)
         )
     )
-
-
-def depth(unit: Unit) -> dict[str, int]:
-    """Return how many rows are in each unfinished state, and how many of the queued are due."""
-    due = case((and_(gradings.c.state == "queued", gradings.c.not_before <= unit.now), 1), else_=0)
-    rows = unit.execute(
-        select(gradings.c.state, func.count().label("n"), func.sum(due).label("due"))
-        .where(gradings.c.state.in_(["queued", "running"]))
-        .group_by(gradings.c.state)
-    )
-    counts = {"queued": 0, "running": 0, "due": 0}
-    for row in rows:
-        counts[row.state] = row.n
-        counts["due"] += int(row.due)
-    return counts

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import func, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 
 from grader_service.records.verdict import Verdict
 from grader_service.storage.database import Unit
 from grader_service.storage.ids import new_id
-from grader_service.storage.tables import gradings, rubrics, trials
+from grader_service.storage.tables import MAX_FAILURE_MODE, gradings, rubrics, trials
+
+_INSERTS: Final[Mapping[str, Callable[..., Any]]] = {
+    "postgresql": postgresql.insert,
+    "sqlite": sqlite.insert,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +37,8 @@ class NewTrial:
     record_digest: str
     columns: Sequence[str]
     frames: Sequence[Mapping[str, Any]]
+    # Where the instruction was found: record, observation or scene.
+    instruction_from: str = "scene"
 
 
 class ClientIdTakenError(Exception):
@@ -64,6 +72,15 @@ def get(unit: Unit, trial_id: str, *, tenant: str) -> Any | None:
 def by_id(unit: Unit, trial_id: str) -> Any:
     """Return the row of a trial that a grading names: it is there, whoever its tenant is."""
     return unit.execute(select(trials).where(trials.c.id == trial_id)).one()
+
+
+def lock(unit: Unit, trial_id: str) -> Any:
+    """Return a trial's row, which no other transaction changes or locks before this one ends."""
+    return unit.execute(select(trials).where(trials.c.id == trial_id).with_for_update()).one()
+
+
+def flag_for_review(unit: Unit, trial_id: str) -> None:
+    unit.execute(update(trials).where(trials.c.id == trial_id).values(needs_review=True))
 
 
 def by_client_id(unit: Unit, client_id: str, *, tenant: str) -> Any | None:
@@ -117,8 +134,15 @@ def set_effective(unit: Unit, trial_id: str, verdict: Verdict) -> None:
             reason=verdict.reason,
             source=verdict.source,
             note=verdict.note,
+            failure_mode=_failure_mode(verdict),
         )
     )
+
+
+def _failure_mode(verdict: Verdict) -> str | None:
+    """Return what went wrong by a failure's receipt: informative, so cut where it is too long."""
+    mode = (verdict.receipt or {}).get("failure_mode")
+    return mode[:MAX_FAILURE_MODE] if verdict.verdict == "failure" and mode else None
 
 
 def runs(unit: Unit, *, tenant: str) -> list[Any]:
@@ -136,8 +160,9 @@ def runs(unit: Unit, *, tenant: str) -> list[Any]:
 
 
 def count_effective(unit: Unit, *, tenant: str, run: str) -> list[Any]:
-    """Return rows (outcome, verdict, reason, source, n) over a run's trials."""
-    columns = [trials.c[name] for name in ("outcome", "verdict", "reason", "source")]
+    """Return rows (outcome, verdict, reason, source, failure_mode, n) over a run's trials."""
+    names = ("outcome", "verdict", "reason", "source", "failure_mode")
+    columns = [trials.c[name] for name in names]
     return list(
         unit.execute(
             select(*columns, func.count().label("n"))
@@ -151,7 +176,9 @@ def put_rubric(unit: Unit, *, digest: str, rubric_id: str, body: Mapping[str, An
     """Store a rubric under its digest, unless it is there."""
     known = unit.execute(select(rubrics.c.digest).where(rubrics.c.digest == digest)).first()
     if known is None:
-        unit.execute(insert(rubrics).values(digest=digest, id=rubric_id, body=dict(body)))
+        # Another transaction may be storing it right now.
+        new = _INSERTS[unit.dialect](rubrics).values(digest=digest, id=rubric_id, body=dict(body))
+        unit.execute(new.on_conflict_do_nothing())
 
 
 def get_rubric(unit: Unit, digest: str) -> dict[str, Any] | None:

@@ -72,3 +72,33 @@ def test_a_broken_body_is_an_error_of_the_client(chunks: list[bytes]) -> None:
     with pytest.raises(AutograderError) as caught:
         Body(chunks).read(Limits())
     assert 400 <= caught.value.status < 500
+
+
+WHOLE = HEAD + b"ab\r\n" + HEAD.replace(b"f0", b"f1") + b"\r\n-\r\n\r\n--b--\r\n"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        WHOLE,
+        WHOLE + b"after it",
+        b"\r\n" + WHOLE,
+        b"\r\x00" + WHOLE,
+        b"\n\n\n-" + WHOLE,
+        b"before it\r\n" + WHOLE,
+        b"-" + WHOLE,
+        WHOLE.replace(b"f1", b"f0"),
+        WHOLE[:-6],
+        WHOLE.replace(b"--b--", b"--b-"),
+    ],
+)
+def test_where_chunks_end_changes_nothing(body: bytes) -> None:
+    def outcome(size: int) -> dict[str, bytes] | str:
+        chunks = [body[start : start + size] for start in range(0, len(body), size)]
+        try:
+            return Body(chunks).read(Limits())
+        except AutograderError as error:
+            return type(error).__name__
+
+    outcomes = [outcome(size) for size in (len(body), 1, 2, 3, 7, 50)]
+    assert all(each == outcomes[0] for each in outcomes)

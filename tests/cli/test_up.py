@@ -177,6 +177,25 @@ def test_a_worker_that_dies_is_started_again(tmp_path: Path, sample_trials: Path
     assert json.loads(done.stdout)["summary"]["pending"]["n"] == 0
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_worker_that_freezes_is_replaced_and_what_it_held_is_graded(
+    tmp_path: Path, sample_trials: Path
+) -> None:
+    with up(tmp_path, "--stub", AUTOGRADER_STUCK_AFTER_S="2") as (process, url):
+        [worker] = [pid for pid in children_of(process.pid) if "workers.app" in command(pid)]
+        os.kill(worker, signal.SIGSTOP)
+        done = run(
+            *("submit", str(sample_trials), "--run", "r", "--wait", "--json", "--url", url),
+            home=tmp_path,
+        )
+        assert worker not in children_of(process.pid)
+        process.terminate()
+        output, _ = process.communicate(timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["summary"]["graded"]["n"] == 24
+    assert "the worker is frozen; starting another one" in output
+
+
 def children_of(pid: int) -> list[int]:
     text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
     return [int(child) for child in text.split()]

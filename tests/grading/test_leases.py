@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from grader_service.grading.leases import Gate
+from grader_service.grading.leases import Gate, Slots
 
 
 def test_ordinary_trials_go_through_together() -> None:
@@ -73,3 +73,32 @@ def test_an_error_inside_opens_the_gate_again() -> None:
             _ = 1 // 0
     with gate.enter(alone=True):
         pass
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_closed_gate_sends_away_who_waits_and_who_comes(alone: bool) -> None:
+    gate, waiting = Gate(), threading.Event()
+
+    def trial() -> bool:
+        waiting.set()
+        with gate.enter(alone=alone) as inside:
+            return inside
+
+    with ThreadPoolExecutor(1) as pool, gate.enter(alone=True) as inside:
+        assert inside
+        sent_away = pool.submit(trial)
+        assert waiting.wait(20)
+        gate.close()
+        assert not sent_away.result()
+    assert not trial()
+
+
+def test_threads_at_work_and_messages_taken_are_counted() -> None:
+    slots = Slots(2)
+    with slots.take():
+        assert (slots.taken, slots.busy, slots.free) == (1, 1, 1)
+        with slots.take():
+            assert slots.free == 0
+        with pytest.raises(ZeroDivisionError), slots.take():
+            _ = 1 // 0
+    assert (slots.taken, slots.busy, slots.free) == (3, 0, 2)

@@ -6,14 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 from redis import Redis
+from sqlalchemy import select
 
 from grader_service.errors import UnavailableError
 from grader_service.grading.celery_queue import CeleryQueue, key_prefix
-from grader_service.grading.leases import Leases
+from grader_service.grading.leases import Leases, Slots
 from grader_service.grading.pump import Pump
-from grader_service.storage import gradings, trials, verdicts, workers
+from grader_service.storage import gradings, publishing, trials, verdicts, workers
 from grader_service.storage.database import Database
 from grader_service.storage.tables import gradings as table
+from grader_service.storage.tables import workers as workers_table
 from tests.support.servers import RedisServer
 
 PREFIX = key_prefix("sqlite:///x")
@@ -34,10 +36,10 @@ def pump(database: Database, queue: CeleryQueue) -> Pump:
         database=database,
         queue=queue,
         leases=Leases(database, lease_s=30),
+        slots=Slots(2),
         node="w1",
         boot_id="b1",
         judges=["j"],
-        concurrency=2,
         every_s=1,
         stale_s=30,
     )
@@ -113,7 +115,7 @@ def test_when_the_broker_is_down_rows_stay_due(pump: Pump, database: Database) -
     with pytest.raises(UnavailableError):
         pump.round()
     with database.write() as unit:
-        assert gradings.publish_due(unit, judges=["j"], limit=9, stale_s=30) == ids
+        assert publishing.publish_due(unit, judges=["j"], limit=9, stale_s=30) == ids
 
 
 def test_a_trial_whose_every_worker_died_ends_as_worker_lost(
@@ -136,3 +138,64 @@ def test_each_round_shows_that_the_worker_makes_progress(pump: Pump, database: D
         [worker] = workers.seen(unit, within_s=5)
     assert worker.node == "w1"
     assert worker.judges == ["j"]
+
+
+def last_progress(database: Database) -> float:
+    with database.read() as unit:
+        return float(unit.execute(select(workers_table.c.last_progress)).scalar_one())
+
+
+def test_a_worker_that_takes_no_message_though_some_wait_makes_no_progress(
+    pump: Pump, database: Database
+) -> None:
+    store(database, 3)
+    pump.round()
+    pump.round()
+    before = last_progress(database)
+    pump.round()
+    assert last_progress(database) == before
+    with pump.slots.take():
+        pass
+    pump.round()
+    assert last_progress(database) > before
+
+
+def test_a_worker_that_has_no_message_or_no_thread_to_take_makes_progress(
+    pump: Pump, database: Database
+) -> None:
+    pump.round()
+    before = last_progress(database)
+    pump.round()
+    idle = last_progress(database)
+    assert idle > before
+    store(database, 3)
+    with pump.slots.take(), pump.slots.take():
+        for _ in range(4):
+            pump.round()
+        full = last_progress(database)
+        pump.round()
+        assert last_progress(database) > full > idle
+
+
+def test_a_worker_tells_what_keeps_it_from_working_until_it_is_over(
+    pump: Pump, database: Database, queue: CeleryQueue
+) -> None:
+    pump.queue = CeleryQueue("redis://127.0.0.1:9/0", PREFIX)
+    for _ in range(2):
+        with pytest.raises(UnavailableError):
+            pump.round()
+    with database.read() as unit:
+        [worker] = workers.seen(unit, within_s=5)
+    assert "the broker did not answer" in worker.trouble
+    pump.queue = queue
+    pump.round()
+    pump.round()
+    with database.read() as unit:
+        [worker] = workers.seen(unit, within_s=5)
+    assert worker.trouble is None
+
+
+def test_a_worker_that_ended_in_order_is_off_the_list(pump: Pump, database: Database) -> None:
+    pump.leave()
+    with database.read() as unit:
+        assert workers.seen(unit, within_s=5) == []

@@ -43,7 +43,7 @@ GOOD = [
 ] + [compressed_tiff(compression="tiff_lzw"), compressed_tiff(compression="jpeg")]
 MAGIC = [data[:length] for data in GOOD for length in (4, 12, 26)]
 
-hostile = settings(deadline=None, max_examples=150)
+hostile = settings(max_examples=150)
 
 
 def check(data: bytes) -> None:

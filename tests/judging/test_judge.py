@@ -4,63 +4,24 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, Literal
+import re
+from typing import Any
 
 import pytest
 from PIL import Image
 
 from grader_service.errors import TryLaterError
 from grader_service.judging.evidence import Evidence, choose_frames
-from grader_service.judging.judge import Judge, JudgeConfig
+from grader_service.judging.judge import JudgeConfig
 from grader_service.judging.receipt import Case
 from grader_service.judging.rubric import library_rubric
-from grader_service.providers import build_provider
 from grader_service.providers.base import ProviderConfig
 from grader_service.providers.stub import StubModel
-from grader_service.records.canonical import canonical_bytes, digest
+from grader_service.records.canonical import canonical_bytes
+from tests.judging.conftest import JudgeOf, Kind, evidence
 
 FRAMES = Case("trial-1", "d" * 64, 0, library_rubric("robot/place-in-goal"))
 BUNDLE = Case("trial-2", "d" * 64, 0, library_rubric("a320/procedure-reasoning"))
-JudgeOf = Callable[..., Judge]
-Kind = Literal["openai", "openai-responses", "anthropic"]
-
-
-@pytest.fixture
-def model() -> Iterator[StubModel]:
-    with StubModel() as stub:
-        yield stub
-
-
-@pytest.fixture
-def judge_of(model: StubModel) -> Iterator[Callable[..., Judge]]:
-    """Makes judges that ask the stub model; their connections are closed with the test."""
-    made: list[Judge] = []
-
-    def make(*, kind: Kind = "openai", name: str = "m", **changes: Any) -> Judge:
-        provider = ProviderConfig(kind=kind, model=name, base_url=model.url, api_key="k")
-        config = JudgeConfig("j", provider, **({"stub": True} | changes))
-        made.append(Judge(config, build_provider(provider), b"secret"))
-        return made[-1]
-
-    yield make
-    for judge in made:
-        judge.provider.close()
-
-
-@pytest.fixture
-def trial(sample_trials: Path) -> list[Evidence]:
-    """First and last frames of two cameras."""
-    return [
-        evidence(camera, phase, (sample_trials / "pad-01" / f"{name}_{camera}.jpg").read_bytes())
-        for phase, name in (("last", "final"), ("first", "initial"))
-        for camera in ("overhead", "front")
-    ]
-
-
-def evidence(camera: str, phase: str, data: bytes) -> Evidence:
-    return Evidence(camera, phase, digest(data), data)
 
 
 def grey(level: int = 128) -> bytes:
@@ -78,7 +39,7 @@ def test_every_wire_shows_the_same_prompt_and_gives_the_same_verdict(
     assert (judged.decision.outcome, judged.decision.verdict) == ("graded", "failure")
     [request] = model.log
     labels = [text for text in request["texts"] if text.startswith("Frame ")]
-    assert labels == [
+    assert [re.sub("<.+?>", "", label) for label in labels] == [
         "Frame 1 of 4: FIRST, camera front",
         "Frame 2 of 4: FIRST, camera overhead",
         "Frame 3 of 4: LAST, camera front",
@@ -209,7 +170,14 @@ def test_what_may_pass_is_for_the_queue_to_try_again(
 
 
 @pytest.mark.parametrize(
-    "bundle", [None, {}, {"scenario": {}, "commands": [], "agent_report": None}]
+    "bundle",
+    [
+        None,
+        {},
+        {"scenario": {}, "commands": [], "agent_report": None},
+        {"commands": [], "agent_report": {"diagnosis": None, "actions_summary": None}},
+        {"commands": [], "agent_report": {"diagnosis": " : ", "actions_summary": ["\u200b", 7]}},
+    ],
 )
 def test_a_run_without_commands_or_report_is_abstained_on_without_a_call(
     judge_of: JudgeOf, model: StubModel, bundle: dict[str, Any] | None

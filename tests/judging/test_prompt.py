@@ -48,9 +48,13 @@ def test_every_frame_follows_the_label_that_tells_its_phase_and_camera() -> None
     shown = frames(("front", "first"), ("top", "parked"))
     parts = frames_prompt(instruction="x", rubric=RUBRIC, frames=shown, marks=MARKS).parts
     labels = [parts[i - 1] for i, part in enumerate(parts) if isinstance(part, Image)]
+
+    def fenced(camera: str) -> str:
+        return f'<data-{MARKS.nonce} name="camera">{camera}</data-{MARKS.nonce}>'
+
     assert labels == [
-        "Frame 1 of 2: FIRST, camera front",
-        "Frame 2 of 2: LAST (parked), camera top",
+        f"Frame 1 of 2: FIRST, camera {fenced('front')}",
+        f"Frame 2 of 2: LAST (parked), camera {fenced('top')}",
     ]
 
 

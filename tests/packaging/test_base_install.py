@@ -91,7 +91,7 @@ def test_submit_without_a_service_exits_3_and_says_how_to_start_one(sample_trial
     assert "fix: start one with `autograder up`" in done.stderr
 
 
-@pytest.mark.parametrize("command", ["up", "serve", "worker", "migrate", "export"])
+@pytest.mark.parametrize("command", ["up", "serve", "worker", "migrate", "export", "estimate"])
 def test_a_server_command_says_what_to_install(command: str) -> None:
     done = run_base(command)
     assert done.returncode == 2

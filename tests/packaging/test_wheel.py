@@ -30,12 +30,13 @@ def test_the_wheel_has_two_packages_and_nothing_else_at_its_top(wheel: zipfile.Z
     assert {top for top in tops if not top.endswith(".dist-info")} == {"grader_service", "workers"}
 
 
-def test_the_wheel_brings_the_rubrics_the_migrations_and_its_types(
+def test_the_wheel_brings_rubrics_migrations_the_script_of_the_limits_and_its_types(
     wheel: zipfile.ZipFile,
 ) -> None:
     names = set(wheel.namelist())
     assert "grader_service/_rubrics/robot/task-done.yaml" in names
     assert "grader_service/storage/migrations/versions/0001_initial.py" in names
+    assert "grader_service/grading/limits.lua" in names
     assert "grader_service/py.typed" in names
 
 

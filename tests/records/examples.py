@@ -23,7 +23,7 @@ from grader_service.records.trial import (
     TrialRecord,
 )
 
-thorough = settings(deadline=None, max_examples=150)
+thorough = settings(max_examples=150)
 
 PLAIN_SCENE = Scene("pad-01", "push the cube")
 

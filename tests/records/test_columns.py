@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from grader_service.errors import RecordError
 from grader_service.records.canonical import canonical_bytes
-from grader_service.records.columns import MAX_CELLS, ColumnReader, ColumnWriter
+from grader_service.records.columns import MAX_CELLS, MAX_ROWS, ColumnReader, ColumnWriter
 from tests.records.examples import assert_same, thorough
 from tests.records.test_tagged import arrays, leaves, scalars, texts, values
 
@@ -182,3 +182,15 @@ def test_more_than_a_record_can_hold_is_refused_when_saving() -> None:
     with pytest.raises(RecordError, match="at most") as caught:
         ColumnWriter().column([None] * (MAX_CELLS + 1), "steps")
     assert caught.value.fix
+
+
+def test_more_steps_than_a_record_can_hold_are_refused_when_saving_and_when_reading() -> None:
+    files: dict[str, bytes] = {}
+    values = {"t": list(range(MAX_ROWS))}
+    table = ColumnWriter().table(MAX_ROWS, values, "steps")
+    assert len(ColumnReader(files.__getitem__).table(table, "steps")["t"]) == MAX_ROWS
+    with pytest.raises(RecordError, match="at most") as caught:
+        ColumnWriter().table(MAX_ROWS + 1, {"t": [*values["t"], 0]}, "steps")
+    assert caught.value.fix
+    with pytest.raises(RecordError, match="at most"):
+        ColumnReader(files.__getitem__).table({**table, "count": MAX_ROWS + 1}, "steps")

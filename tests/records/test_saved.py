@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -280,6 +281,24 @@ TABLE = {"count": 1, "columns": {}}
 def test_what_is_no_record_is_refused(data: bytes) -> None:
     with pytest.raises(RecordError):
         load_trial({"record.json": data}.__getitem__, check=True)
+
+
+@pytest.mark.parametrize("count", [10**7, 10**9, 2**63, 10**40])
+@pytest.mark.parametrize("table", ["events", "inference_latencies", "steps", "observations"])
+def test_a_count_of_rows_alone_takes_no_memory(table: str, count: int) -> None:
+    document = json.loads(BARE["record.json"])
+    holder = document if table in document and table != "steps" else document["steps"]
+    forged = [holder[table] | {"count": count}, {"count": count, "columns": {}}]
+    for holder[table] in forged:
+        files = {**BARE, "record.json": json.dumps(document).encode()}
+        tracemalloc.start()
+        try:
+            with pytest.raises(RecordError):
+                load_trial(files.__getitem__, check=True)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak < 2_000_000
 
 
 def test_a_missing_record_is_told_however_its_reader_says_so() -> None:

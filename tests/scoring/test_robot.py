@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 from grader_service.records.judged import apply_verdict
-from grader_service.records.trial import Event
+from grader_service.records.trial import Event, TrialRecord
 from grader_service.records.verdict import Verdict
-from grader_service.scoring import Score, VLMScorer, criteria_met, operator_scorer, vlm_scorer
-from tests.records.examples import record_of, through_disk
+from grader_service.scoring import (
+    Score,
+    Scorer,
+    VLMScorer,
+    criteria_met,
+    episode_length,
+    min_distance_to_goal,
+    operator_scorer,
+    reached_goal_state,
+    success_at_end,
+    vlm_scorer,
+)
+from tests.records.examples import odd_trial, odd_values, record_of, rollout, through_disk
 
 
 def judged(outcome: Any, word: Any = None, reason: str | None = None, **said: Any) -> Any:
@@ -98,3 +111,45 @@ def test_an_unclear_criterion_is_named() -> None:
 def test_an_unknown_dialect_is_refused() -> None:
     with pytest.raises(ValueError, match=r"unknown dialect '0\.61'"):
         operator_scorer(dialect="0.61")  # type: ignore[arg-type]
+
+
+SCORERS = [
+    success_at_end(),
+    episode_length(),
+    min_distance_to_goal(),
+    reached_goal_state(),
+    operator_scorer(),
+    operator_scorer(dialect="0.60", name="operator of 0.60"),
+    vlm_scorer(),
+    criteria_met(),
+]
+DISTANCES = [math.nan, math.inf, -math.inf, "0.25", " 1e-3 ", "nan", np.float32(0.1), np.int8(1)]
+SAID = [
+    Event("operator", 0, {"source": "vlm", "verdict": "success", "criteria": [finding("yes")]}),
+    Event("grading", 0, {"source": "vlm", "outcome": "abstained", "reason": "criteria_unclear"}),
+]
+
+
+@pytest.mark.parametrize("scorer", SCORERS, ids=lambda scorer: scorer.name)
+@pytest.mark.parametrize(
+    "record",
+    [
+        rollout(5000),
+        odd_trial()[0],
+        record_of(),
+        *(record_of({"info": {"distance": distance}}) for distance in DISTANCES),
+        record_of(*({"info": {"distance": distance}} for distance in DISTANCES)),
+        *(record_of({}, events=[said], metadata=odd_values()) for said in SAID),
+        record_of({}, metadata={"grading_error": "ungraded: timeout", "robot": {"arm": "left"}}),
+    ],
+)
+def test_every_scorer_says_the_same_of_a_record_after_it_was_saved(
+    scorer: Scorer, record: TrialRecord
+) -> None:
+    def said(of: TrialRecord) -> Any:
+        try:
+            return repr(scorer(of, None))
+        except (TypeError, ValueError) as error:  # a distance that is no number
+            return repr(error)
+
+    assert said(through_disk(record).record) == said(record)

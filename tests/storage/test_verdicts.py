@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
+from sqlalchemy import text
 
 from grader_service.records.verdict import Decision
 from grader_service.storage import trials, verdicts
@@ -70,16 +74,16 @@ def test_the_effective_verdict_is_noted_on_the_trial(
         assert len(verdicts.of_trial(unit, trial_id)) == len(spoken)
 
 
-@pytest.mark.parametrize("text", ["nul \x00 inside", "lone \ud800 surrogate", "é 漢 🤖"])
-def test_any_text_of_a_model_can_be_stored(database: Database, trial_id: str, text: str) -> None:
-    receipt = {"reply": {"body": {"content": text}}, "number": 10**30, "small": 0.1}
+@pytest.mark.parametrize("note", ["nul \x00 inside", "lone \ud800 surrogate", "é 漢 🤖"])
+def test_any_text_of_a_model_can_be_stored(database: Database, trial_id: str, note: str) -> None:
+    receipt = {"reply": {"body": {"content": note}}, "number": 10**30, "small": 0.1}
     with database.write() as unit:
         verdicts.append(
             unit,
             trial_id=trial_id,
             source="vlm",
             decision=Decision.graded("success"),
-            note=text,
+            note=note,
             receipt=receipt,
         )
     with database.read() as unit:
@@ -87,3 +91,51 @@ def test_any_text_of_a_model_can_be_stored(database: Database, trial_id: str, te
     assert verdict.receipt == receipt
     assert verdict.note is not None
     assert "\x00" not in verdict.note
+
+
+def test_a_verdict_that_is_stored_at_the_same_time_is_not_overlooked(
+    database: Database, trial_id: str
+) -> None:
+    def judge() -> None:
+        with database.write() as unit:
+            decision = Decision.graded("failure")
+            verdicts.append(unit, trial_id=trial_id, source="vlm", decision=decision)
+
+    with ThreadPoolExecutor(1) as pool:
+        with database.write() as unit:
+            decision = Decision.graded("success")
+            verdicts.append(unit, trial_id=trial_id, source="human", decision=decision)
+            judged = pool.submit(judge)
+            # The judge comes as far as it can before the person's verdict is committed.
+            time.sleep(0.5)
+        judged.result()
+    assert effective(database) == ("human", "success")
+
+
+def test_the_newest_answer_to_a_question_is_found(
+    database: Database, clock: Clock, trial_id: str
+) -> None:
+    for question, number in (("q1", 1), ("q2", 2), (None, 3), ("q1", 4)):
+        clock.now += 1
+        with database.write() as unit:
+            verdicts.append(
+                unit,
+                trial_id=trial_id,
+                source="vlm",
+                decision=Decision.graded("success"),
+                receipt={"number": number},
+                question=question,
+            )
+    with database.read() as unit:
+        answers = [verdicts.newest_answer(unit, question) for question in ("q1", "q2", "q3")]
+    assert answers == [{"number": 4}, {"number": 2}, None]
+
+
+def test_an_answer_is_found_by_an_index(database: Database) -> None:
+    if not database.is_sqlite:
+        pytest.skip("an empty table is scanned by PostgreSQL, whatever its indexes")
+    with database.read() as unit:
+        plan = unit.execute(
+            text("EXPLAIN QUERY PLAN SELECT receipt FROM verdicts WHERE question = 'q'")
+        ).all()
+    assert "ix_verdicts_question" in str(plan)

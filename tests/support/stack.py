@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from grader_service.cli.processes import free_port, wait_for_port
 from grader_service.cli.serve import worker_arguments
@@ -43,6 +43,8 @@ class Stack:
     judges: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     port: int = field(default_factory=free_port)
+    # Where the processes write what they say; None is where the tests do.
+    output: IO[str] | None = None
     _children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
@@ -67,8 +69,12 @@ class Stack:
         )
 
     def start_api(self) -> None:
-        self._start("api", [*AUTOGRADER, "serve", "--port", str(self.port)])
+        self.spawn_api()
         assert wait_for_port(self.port), "the API did not start"
+
+    def spawn_api(self) -> None:
+        """Start the API without waiting for it."""
+        self._start("api", [*AUTOGRADER, "serve", "--port", str(self.port)])
 
     def start_worker(self, name: str = "w1", *, concurrency: int = 8) -> None:
         self._start(
@@ -78,8 +84,22 @@ class Stack:
 
     def _start(self, name: str, arguments: list[str], **environment: str) -> None:
         self._children[name] = subprocess.Popen(
-            arguments, env=self.environment | environment, cwd=ROOT
+            arguments,
+            env=self.environment | environment,
+            cwd=ROOT,
+            stdout=self.output,
+            stderr=self.output,
         )
+
+    def pids(self) -> list[int]:
+        return [child.pid for child in self._children.values()]
+
+    def ended(self) -> list[str]:
+        """Return the processes that ended by themselves."""
+        return [name for name, child in self._children.items() if child.poll() is not None]
+
+    def send(self, name: str, number: signal.Signals) -> None:
+        self._children[name].send_signal(number)
 
     def kill(self, name: str) -> None:
         """Kill a process as a crash would: without a chance to clean up."""

@@ -28,6 +28,7 @@ _NONCE: Final = re.compile(r'<data-(\w+) name="')
 _CRITERIA: Final = re.compile(r'<data-(\w+) name="criteria">\n(.*?)</data-\1>', re.DOTALL)
 _CRITERION: Final = re.compile(r"^- (\S+) \((required|optional)\): ", re.MULTILINE)
 _FRAME: Final = re.compile(r"^Frame \d+ of \d+: (.+)$", re.MULTILINE)
+_FENCE: Final = re.compile(r"</?data-[^>]*>")
 
 # Of 256 values of the key's first byte: success below the first bound, then failure, then unclear.
 _SUCCESS_BELOW: Final = 154
@@ -128,7 +129,7 @@ def reply_object(opinion: Opinion, request: Request) -> dict[str, Any]:
     """Return the reply object, its keys in the order that the prompt asks for."""
     token = _TOKEN.search(request.text)
     frames = _FRAME.findall(request.text)
-    evidence = "Stub, no observation" + (f" ({frames[-1]})." if frames else ".")
+    evidence = "Stub, no observation" + (f" ({_FENCE.sub('', frames[-1])})." if frames else ".")
     mode = request.schema.get("properties", {}).get("failure_mode", {})
     return {
         "token": token[1] if token else "",

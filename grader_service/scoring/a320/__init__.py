@@ -2,7 +2,7 @@
 
 from grader_service.scoring.a320.aggregate import Aggregator, aggregate
 from grader_service.scoring.a320.card import ScoreCard
-from grader_service.scoring.a320.explain import explain
+from grader_service.scoring.a320.explain import explain, printable
 from grader_service.scoring.a320.score import judge_bundle, score_trajectory
 
 __all__ = [
@@ -11,5 +11,6 @@ __all__ = [
     "aggregate",
     "explain",
     "judge_bundle",
+    "printable",
     "score_trajectory",
 ]

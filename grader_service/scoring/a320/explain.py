@@ -36,12 +36,12 @@ def explain(records: Sequence[Mapping[str, Any]]) -> str:
 
 def _lines(card: ScoreCard, meta: Mapping[str, Any] | None) -> Iterator[str]:
     run = card.run_id or "unknown"
-    yield f"{_shown(card.scenario_id)}, {_shown(card.model)}, run {_shown(run)}"
-    yield f"status: {card.status} ({_shown(card.reason or 'no reason recorded')})"
+    yield f"{printable(card.scenario_id)}, {printable(card.model)}, run {printable(run)}"
+    yield f"status: {card.status} ({printable(card.reason or 'no reason recorded')})"
     if card.judgement is not None:
-        said = [_shown(word) for word in card.judgement.values() if word]
+        said = [printable(word) for word in card.judgement.values() if word]
         yield f"judgement, not part of the scalar: {', '.join(said)}"
-    yield from (f"warning: {_shown(warning)}" for warning in card.warnings)
+    yield from (f"warning: {printable(warning)}" for warning in card.warnings)
     if meta is None:
         yield "There is no scenario to score against: the harness crashed during set-up."
         return
@@ -76,7 +76,7 @@ def _procedure_lines(card: ScoreCard, required: Sequence[Required]) -> Iterator[
     yield ""
     yield f"Required actions, {matched} of {len(required)} matched:"
     for slot, (action, number) in enumerate(zip(required, card.matches, strict=True), start=1):
-        block = f"{_shown(action.block_name)}, {'ordered' if action.ordered else 'any order'}"
+        block = f"{printable(action.block_name)}, {'ordered' if action.ordered else 'any order'}"
         found = "not executed" if number is None else f"command #{number}"
         yield f"  R{slot} {_pair(*action.pair)} ({block}): {found}"
 
@@ -128,9 +128,9 @@ def _scalar_lines(card: ScoreCard) -> Iterator[str]:
 
 
 def _pair(control: str, value: float) -> str:
-    return f"{_shown(control)} = {value:.15g}"
+    return f"{printable(control)} = {value:.15g}"
 
 
-def _shown(text: str) -> str:
-    """Return agent-written text so that it can't steer a terminal."""
+def printable(text: str) -> str:
+    """Return text that anyone may have written so that it can't steer a terminal."""
     return text if text.isprintable() else repr(text)

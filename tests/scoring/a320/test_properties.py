@@ -36,8 +36,7 @@ from tests.scoring.a320.trajectories import (
 if TYPE_CHECKING:
     from grader_service.scoring.a320.card import Status
 
-# The machine may be busy: how long an example takes says nothing here.
-thorough = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+thorough = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 
 Pair = tuple[str, int]
 TOLERANCE = 1e-9
@@ -414,47 +413,53 @@ def test_line_ends_blank_lines_escapes_and_key_order_change_no_byte(
 
 
 # Who ran, when and where; and what a model said while it ran.
-BESIDE_THE_POINT: list[tuple[str, str, Any]] = [
-    ("meta", "ts_utc", "2030-01-01T00:00:00+00:00"),
-    ("meta", "scenario_path", "/elsewhere/x.yaml"),
-    ("meta", "vendor_pin", "ffffffff"),
-    ("meta", "instructions_profile", "other"),
-    ("meta", "seed", 7),
-    ("assistant", "provider_raw", {"model": "lab/other"}),
-    ("assistant", "text", "I am lab/other"),
-    ("tool_call", "wall_ms", 99_999),
-    ("tool_call", "result", {"result": "lab/other"}),
-    ("setup", "snapshot", {"V": 1.0}),
-    ("final", "snapshot", {"V": 2.0}),
-    ("final", "active_failures", []),
+BESIDE_THE_POINT = [
+    ("meta", "ts_utc"),
+    ("meta", "scenario_path"),
+    ("meta", "vendor_pin"),
+    ("meta", "instructions_profile"),
+    ("meta", "seed"),
+    ("assistant", "provider_raw"),
+    ("assistant", "text"),
+    ("tool_call", "wall_ms"),
+    ("tool_call", "result"),
+    ("setup", "snapshot"),
+    ("final", "snapshot"),
+    ("final", "active_failures"),
 ]
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=5,
+)
+whole_runs = st.sampled_from(["g01_apu_full", "g18_apu_off_surface", "g22_apu_provider_error"])
 
 
-@pytest.mark.parametrize(("kind", "key", "value"), BESIDE_THE_POINT)
-@pytest.mark.parametrize("case", ["g01_apu_full", "g18_apu_off_surface", "g22_apu_provider_error"])
+@thorough
+@given(whole_runs, st.sampled_from(BESIDE_THE_POINT), json_values)
 def test_what_is_beside_the_point_changes_no_byte(
-    case: str, kind: str, key: str, value: Any
+    case: str, place: tuple[str, str], value: Any
 ) -> None:
+    kind, key = place
     records = parse_trajectory(golden(case))
+    assert any(each["type"] == kind for each in records)
     changed = [{**each, key: value} if each["type"] == kind else each for each in records]
-    assert changed != records
     assert score_trajectory(changed).canonical() == score_trajectory(records).canonical()
 
 
-@pytest.mark.parametrize("case", ["g01_apu_full", "g18_apu_off_surface", "g22_apu_provider_error"])
-@pytest.mark.parametrize("key", ["run_id", "model"])
+@thorough
+@given(whole_runs, st.sampled_from(["run_id", "model"]), st.text(min_size=1))
 def test_names_of_run_and_model_move_their_own_key_and_no_byte_of_the_bundle(
-    case: str, key: str
+    case: str, key: str, name: str
 ) -> None:
     head, *rest = parse_trajectory(golden(case))
-    adapter = {**head["adapter"], "model": "lab/other"}
-    changed = {**head, "run_id": "other"} if key == "run_id" else {**head, "adapter": adapter}
+    adapter = {**head["adapter"], "model": name}
+    changed = {**head, "run_id": name} if key == "run_id" else {**head, "adapter": adapter}
     before = score_trajectory([head, *rest]).to_dict()
     after = score_trajectory([changed, *rest]).to_dict()
-    assert after["judge_bundle"] == before["judge_bundle"]
     assert canonical_bytes(after["judge_bundle"]) == canonical_bytes(before["judge_bundle"])
-    assert before.pop(key) != after.pop(key)
-    assert after == before
+    assert after[key] == name
+    assert after == {**before, key: name}
 
 
 # --- over many runs -----------------------------------------------------------------------------

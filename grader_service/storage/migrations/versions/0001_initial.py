@@ -26,8 +26,18 @@ def upgrade() -> None:
         sa.Column("judges", sa.JSON(), nullable=False),
         sa.Column("in_flight", sa.Integer(), nullable=False),
         sa.Column("last_tick", sa.Float(), nullable=False),
+        sa.Column("last_progress", sa.Float(), nullable=False),
+        sa.Column("trouble", sa.Text(), nullable=True),
+        sa.Column("paused", sa.JSON(), nullable=True),
         sa.PrimaryKeyConstraint("node", name=op.f("pk_workers")),
     )
+    op.create_table(
+        "probe",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_probe")),
+    )
+    op.execute("INSERT INTO probe (id, at) VALUES (1, 0)")
     op.create_table(
         "trials",
         sa.Column("id", sa.String(length=36), nullable=False),
@@ -39,6 +49,7 @@ def upgrade() -> None:
         sa.Column("scene_id", sa.String(length=200), nullable=False),
         sa.Column("epoch", sa.Integer(), nullable=False),
         sa.Column("instruction", sa.Text(), nullable=True),
+        sa.Column("instruction_from", sa.String(length=16), nullable=False),
         sa.Column("rubric_digest", sa.String(length=64), nullable=False),
         sa.Column("record_digest", sa.String(length=64), nullable=False),
         sa.Column("columns", sa.JSON(), nullable=False),
@@ -50,6 +61,7 @@ def upgrade() -> None:
         sa.Column("reason", sa.String(length=32), nullable=True),
         sa.Column("source", sa.String(length=32), nullable=True),
         sa.Column("note", sa.Text(), nullable=True),
+        sa.Column("failure_mode", sa.String(length=100), nullable=True),
         sa.ForeignKeyConstraint(
             ["rubric_digest"], ["rubrics.digest"], name=op.f("fk_trials_rubric_digest")
         ),
@@ -61,8 +73,8 @@ def upgrade() -> None:
             batch_op.f("ix_trials_tenant_run_id"), ["tenant", "run", "id"], unique=False
         )
         batch_op.create_index(
-            batch_op.f("ix_trials_tenant_run_outcome_verdict_reason_source"),
-            ["tenant", "run", "outcome", "verdict", "reason", "source"],
+            batch_op.f("ix_trials_tenant_run_outcome_verdict_reason_source_failure_mode"),
+            ["tenant", "run", "outcome", "verdict", "reason", "source", "failure_mode"],
             unique=False,
         )
 
@@ -76,6 +88,8 @@ def upgrade() -> None:
         sa.Column("rubric_digest", sa.String(length=64), nullable=False),
         sa.Column("judge", sa.String(length=200), nullable=False),
         sa.Column("judge_digest", sa.String(length=64), nullable=False),
+        sa.Column("fresh", sa.Boolean(), nullable=False),
+        sa.Column("priority", sa.Integer(), nullable=False),
         sa.Column("state", sa.String(length=16), nullable=False),
         sa.Column("outcome", sa.String(length=16), nullable=True),
         sa.Column("verdict", sa.String(length=16), nullable=True),
@@ -88,6 +102,7 @@ def upgrade() -> None:
         sa.Column("not_before", sa.Float(), nullable=False),
         sa.Column("published_at", sa.Float(), nullable=False),
         sa.Column("last_error", sa.Text(), nullable=True),
+        sa.Column("last_error_at", sa.Float(), nullable=True),
         sa.Column("created_at", sa.Float(), nullable=False),
         sa.Column("done_at", sa.Float(), nullable=True),
         sa.ForeignKeyConstraint(["trial_id"], ["trials.id"], name=op.f("fk_gradings_trial_id")),
@@ -102,8 +117,8 @@ def upgrade() -> None:
     )
     with op.batch_alter_table("gradings", schema=None) as batch_op:
         batch_op.create_index(
-            batch_op.f("ix_gradings_state_judge_tenant_run_not_before_id"),
-            ["state", "judge", "tenant", "run", "not_before", "id"],
+            batch_op.f("ix_gradings_state_judge_priority_tenant_run_not_before_id"),
+            ["state", "judge", "priority", "tenant", "run", "not_before", "id"],
             unique=False,
         )
         batch_op.create_index(
@@ -114,11 +129,16 @@ def upgrade() -> None:
             ["tenant", "run", "state", "judge"],
             unique=False,
         )
+        batch_op.create_index(
+            batch_op.f("ix_gradings_reason_judge"), ["reason", "judge"], unique=False
+        )
 
     op.create_table(
         "verdicts",
         sa.Column("id", sa.String(length=36), nullable=False),
         sa.Column("trial_id", sa.String(length=36), nullable=False),
+        sa.Column("tenant", sa.String(length=200), nullable=False),
+        sa.Column("run", sa.String(length=200), nullable=False),
         sa.Column("grading_id", sa.String(length=36), nullable=True),
         sa.Column("source", sa.String(length=32), nullable=False),
         sa.Column("outcome", sa.String(length=16), nullable=False),
@@ -128,7 +148,12 @@ def upgrade() -> None:
         sa.Column("by", sa.String(length=200), nullable=True),
         sa.Column("primary", sa.Boolean(), nullable=False),
         sa.Column("at", sa.Float(), nullable=False),
+        sa.Column("answers", sa.Integer(), nullable=False),
+        sa.Column("input_tokens", sa.BigInteger(), nullable=True),
+        sa.Column("output_tokens", sa.BigInteger(), nullable=True),
+        sa.Column("nano_usd", sa.BigInteger(), nullable=True),
         sa.Column("receipt", sa.JSON(), nullable=True),
+        sa.Column("question", sa.String(length=64), nullable=True),
         sa.ForeignKeyConstraint(
             ["grading_id"], ["gradings.id"], name=op.f("fk_verdicts_grading_id")
         ),
@@ -137,6 +162,12 @@ def upgrade() -> None:
         sa.UniqueConstraint("grading_id", name=op.f("uq_verdicts_grading_id")),
     )
     with op.batch_alter_table("verdicts", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_verdicts_question"), ["question"], unique=False)
         batch_op.create_index(
             batch_op.f("ix_verdicts_trial_id_at_id"), ["trial_id", "at", "id"], unique=False
+        )
+        batch_op.create_index(
+            batch_op.f("ix_verdicts_spent"),
+            ["tenant", "run", "answers", "input_tokens", "output_tokens", "nano_usd"],
+            unique=False,
         )
