@@ -9,7 +9,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from tests.support.servers import RedisServer, start_postgres, start_redis
+from tests.support.servers import RedisServer, postgres_server, start_redis
 
 for _name in list(os.environ):
     if _name.startswith(("AUTOGRADER_", "OPENAI_", "ANTHROPIC_")):
@@ -52,5 +52,5 @@ def redis_url(redis_server: RedisServer) -> str:
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
     """The URL of a real PostgreSQL of this test process."""
-    with start_postgres() as url:
-        yield url
+    with postgres_server() as server:
+        yield server.url

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import signal
 import socket
 import sys
 from typing import Annotated
@@ -30,6 +31,8 @@ def serve_command(
         require_loopback(host)
     require_free(host, port)
     configure_logging()
+    # After its graceful stop uvicorn sends itself the signal again.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     uvicorn.run(
         "grader_service.asgi:create",
         factory=True,

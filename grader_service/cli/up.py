@@ -119,7 +119,7 @@ def _run(settings: Settings, home: Path, port: int, *, stub: bool, script: Path 
         watched = Database(settings.database, pool_size=1, wait_s=1.0)
         watchdog = Watchdog(watched, node, settings.stuck_after_s)
         while not stopping:
-            stuck = watchdog.check() if worker.running_s > settings.stuck_after_s else None
+            stuck = watchdog.check(running_s=worker.running_s)
             # A deaf one may be in the middle of calls that are paid for.
             grace_s = 0.0 if stuck == "frozen" else worker.grace_s
             if stuck is not None and worker.replace(grace_s=grace_s):

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from grader_service.errors import UnavailableError
 from grader_service.storage import workers
 from grader_service.storage.database import Database
 
 Stuck = Literal["deaf", "frozen"]
+
+# How long a worker may take from its start to its first sign of life.
+BOOT_S: Final = 60.0
 
 
 @dataclass
@@ -23,8 +26,8 @@ class Watchdog:
     _next: float = 0.0
     _suspect: bool = False
 
-    def check(self) -> Stuck | None:
-        """Say what is wrong with the worker. Cheap to call often.
+    def check(self, *, running_s: float) -> Stuck | None:
+        """Say what is wrong with a worker that was started `running_s` ago. Cheap to call often.
 
         Deaf: it took no message for `after_s`, though some waited and it had room. Frozen: it shows
         no sign of life at all. Only what is seen twice counts: when the database was away or the
@@ -34,19 +37,20 @@ class Watchdog:
         if now < self._next:
             return None
         self._next = now + self.after_s / 6
-        stuck = self._look()
+        stuck = self._look(running_s)
         suspect, self._suspect = self._suspect, stuck is not None
         return stuck if suspect else None
 
-    def _look(self) -> Stuck | None:
+    def _look(self, running_s: float) -> Stuck | None:
         try:
             with self.database.read() as unit:
                 found = workers.seen(unit, within_s=workers.FORGET_S, node=self.node)
         except UnavailableError:
             return None
-        for worker in found:
-            if worker.age > self.after_s:
-                return "frozen"
-            if worker.idle > self.after_s:
-                return "deaf"
-        return None
+        # What is older than the process is its predecessor's.
+        own = [worker for worker in found if worker.age < running_s]
+        if not own:
+            return "frozen" if running_s > max(BOOT_S, self.after_s) else None
+        if own[0].age > self.after_s:
+            return "frozen"
+        return "deaf" if own[0].idle > self.after_s else None

