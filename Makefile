@@ -10,6 +10,7 @@ PYTHON := $(shell for p in python3.14 python3.13 python3.12 python3.11 python3 p
 	if command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
 	then echo $$p; break; fi; done)
 T ?= tests
+BENCHMARKS := a320_scoring robot_records score_many frame_preparation judge_cost submissions queue_efficiency queue_size
 
 ##@ Use it
 .PHONY: demo
@@ -38,13 +39,17 @@ format: .venv/dev ## Format and fix what can be fixed
 	$(BIN)/ruff format .
 
 .PHONY: bench
-bench: .venv/dev ## Run the benchmarks (benchmarks/README.md has one command for each)
-	for script in benchmarks/*.py; do $(BIN)/python $$script; done
+bench: .venv/dev ## Run the benchmarks (benchmarks/README.md says what each one shows)
+	for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name; done
 
 .PHONY: fuzz
 fuzz: .venv/dev ## Fuzz what reads bytes from outside (SECONDS_EACH=60)
 	$(BIN)/uv pip install -q --python $(BIN)/python 'atheris>=3'
 	$(BIN)/python -m fuzz --seconds $(or $(SECONDS_EACH),60)
+
+.PHONY: chaos
+chaos: .venv/dev ## Kill, freeze and stop everything in turn, and count (SEED=1)
+	$(BIN)/python -m tests.chaos.run --seed $(or $(SEED),1)
 
 .PHONY: lock
 lock: .venv/dev ## Resolve the dependencies anew

@@ -11,6 +11,8 @@ import pytest
 
 from tests.support.servers import RedisServer, postgres_server, start_redis
 
+# The width of whoever runs the tests is no width of a test.
+os.environ.pop("COLUMNS", None)
 for _name in list(os.environ):
     if _name.startswith(("AUTOGRADER_", "OPENAI_", "ANTHROPIC_")):
         del os.environ[_name]

@@ -145,7 +145,7 @@ def test_an_outage_without_end_is_ungraded_and_never_a_failure(
         with running(tmp_path / "home", redis.url, judges, **settings) as stack:
             with stack.client() as client:
                 submit_all(client, sample_trials, run="r")
-            summary = stack.wait_for("r")
+            summary = stack.wait_for("r", timeout_s=200)
     assert summary["ungraded"] == {"n": TRIALS, "by_reason": {"provider_unavailable": TRIALS}}
     assert summary["graded"]["n"] == 0
     assert summary["success_rate"] is None

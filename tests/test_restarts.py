@@ -15,7 +15,7 @@ from grader_service.providers.stub import StubModel
 from tests.contracts.trials import answer_after, robot_trial
 from tests.support.judges import judge_at
 from tests.support.servers import RedisServer, start_redis
-from tests.support.stack import Stack, running
+from tests.support.stack import Stack, running, wait_until
 
 TRIALS = 60
 
@@ -56,19 +56,26 @@ def submit_patiently(stack: Stack) -> list[str]:
     return ids
 
 
+def both_workers_are_up(stack: Stack) -> bool:
+    with stack.client() as client:
+        return bool(client.readiness()["workers"] == 2)
+
+
 @pytest.mark.timeout(600)
 def test_restarting_the_api_and_every_worker_in_turn_loses_nothing_and_asks_nothing_twice(
     stack: Stack, model: StubModel
 ) -> None:
     with ThreadPoolExecutor(1) as pool:
         submitting = pool.submit(submit_patiently, stack)
-        stack.wait_for("r", done=2)
+        wait_until(lambda: len(model.log) >= 2, what="the first trials")
         for name in ("w1", "api", "w2", "w1", "api", "w2"):
             assert stack.stop(name) == 0
             if name == "api":
                 stack.start_api()
             else:
                 stack.start_worker(name)
+            # The next one only once this one is back, as whoever rolls out an update does it.
+            wait_until(lambda: both_workers_are_up(stack), what=f"{name} to be back")
         ids = submitting.result()
     stack.wait_for("r")
     assert len(set(ids)) == TRIALS

@@ -115,7 +115,7 @@ def free_port(host: str = "127.0.0.1") -> int:
         return int(probe.getsockname()[1])
 
 
-def wait_for_port(port: int, *, host: str = "127.0.0.1", timeout_s: float = 20.0) -> bool:
+def wait_for_port(port: int, *, host: str = "127.0.0.1", timeout_s: float = 60.0) -> bool:
     """Wait until something listens; False when nothing does in time."""
     give_up = time.monotonic() + timeout_s
     while time.monotonic() < give_up:

