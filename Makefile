@@ -26,6 +26,10 @@ up: .venv/demo ## Run the service with a stub model until Ctrl-C
 test: .venv/dev ## Run the tests (T=tests/api for some of them)
 	$(BIN)/python -m pytest $(T)
 
+.PHONY: test-long
+test-long: .venv/dev ## Run the tests that need the machine to themselves as well
+	LONG_TESTS=1 $(BIN)/python -m pytest -n 1 $(T)
+
 .PHONY: check
 check: .venv/dev ## Lint, format, types, layers
 	$(BIN)/ruff check .
