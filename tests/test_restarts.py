@@ -67,7 +67,7 @@ def test_restarting_the_api_and_every_worker_in_turn_loses_nothing_and_asks_noth
 ) -> None:
     with ThreadPoolExecutor(1) as pool:
         submitting = pool.submit(submit_patiently, stack)
-        wait_until(lambda: len(model.log) >= 2, what="the first trials")
+        wait_until(lambda: both_workers_are_up(stack), what="both workers")
         for name in ("w1", "api", "w2", "w1", "api", "w2"):
             assert stack.stop(name) == 0
             if name == "api":

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import signal
+import sys
 from typing import Any
 
 from celery.signals import setup_logging, worker_init, worker_shutdown, worker_shutting_down
@@ -20,6 +22,8 @@ def connect(settings: Settings) -> None:
 
     @worker_init.connect(weak=False)
     def _start(**_: Any) -> None:
+        # Celery's own handler comes a moment later; until then nothing is in flight.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         configure_logging()
         try:
             process.start(settings)
