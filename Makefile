@@ -26,10 +26,6 @@ up: .venv/demo ## Run the service with a stub model until Ctrl-C
 test: .venv/dev ## Run the tests (T=tests/api for some of them)
 	$(BIN)/python -m pytest $(T)
 
-.PHONY: test-long
-test-long: .venv/dev ## Run the tests that need the machine to themselves as well
-	LONG_TESTS=1 $(BIN)/python -m pytest -n 1 $(T)
-
 .PHONY: check
 check: .venv/dev ## Lint, format, types, layers
 	$(BIN)/ruff check .
@@ -62,6 +58,9 @@ lock: .venv/dev ## Resolve the dependencies anew
 	$(BIN)/python -m uv pip compile -q --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-header --extra server --extra postgres --group dev --group build pyproject.toml \
 		-c requirements/demo.txt -o requirements/dev.txt
+	$(BIN)/python -m uv pip compile -q --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-header --extra server --extra postgres pyproject.toml \
+		-c requirements/dev.txt -o requirements/server.txt
 
 .PHONY: clean
 clean: ## Remove the virtual environment, caches and the embedded service's data

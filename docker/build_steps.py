@@ -137,8 +137,9 @@ def _base_environment() -> dict[str, str]:
     """Return what a base image would set, and no setting of this machine's service."""
     own = ("AUTOGRADER_", "PYTHON", "VIRTUAL_ENV")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(own)}
-    here = str(Path(sys.executable).parent)
-    return kept | {"PATH": f"{here}:{kept['PATH']}", "UV_PYTHON": sys.executable}
+    # What signs for this machine's proxy, if it has one, is known to the machine and not to uv.
+    uv = {"UV_PYTHON": sys.executable, "UV_SYSTEM_CERTS": "1"}
+    return kept | uv | {"PATH": f"{Path(sys.executable).parent}:{kept['PATH']}"}
 
 
 def _require_on_path(programs: Sequence[str], image: str) -> None:

@@ -24,18 +24,6 @@ hypothesis.settings.load_profile("tests")
 
 ROOT = Path(__file__).parent.parent
 
-# These run many whole processes against each other for minutes and need a machine to themselves:
-# `make test-long` runs them.
-LONG = [
-    "docker",
-    "test_chaos.py",
-    "test_restarts.py",
-    "test_provider_limits.py",
-    "contracts/test_migrations.py",
-    "contracts/test_scale_out.py",
-]
-collect_ignore = [] if "LONG_TESTS" in os.environ else LONG
-
 
 @pytest.fixture(scope="session")
 def data() -> Path:

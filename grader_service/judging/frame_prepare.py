@@ -148,7 +148,8 @@ def normalise(image: Image.Image, long_edge: int) -> tuple[Image.Image, list[Fla
         white = Image.new("RGBA", picture.size, "white")
         picture = Image.alpha_composite(white, picture)
         flags.append("alpha_on_white")
-    return picture.convert("RGB"), flags
+    # Converting RGB to RGB would copy it.
+    return picture if picture.mode == "RGB" else picture.convert("RGB"), flags
 
 
 def encode(picture: Image.Image, max_bytes: int) -> tuple[bytes, int]:

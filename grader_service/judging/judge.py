@@ -140,18 +140,15 @@ class Judge:
     def _ask(self, case: Case, prompt: Prompt, seen: Mapping[str, Any]) -> Judged:
         """Ask, and once again when the reply is unusable by accident.
 
-        The repair is a fresh call: nothing of the first reply is shown to it. The last reply
+        The repair is a fresh call: nothing of the first reply is shown to it. The last call
         decides, the one before it stands in the receipt as a vote.
         """
         asked: list[Asked] = []
         budget = self.config.max_tokens
         try:
             while True:
-                answer = self._climb_down(prompt, budget)
-                decision = parse_reply(
-                    answer.wire, answer.body, rubric=case.rubric, token=prompt.marks.token
-                )
-                asked.append(Asked(answer, decision))
+                asked.append(self._call(case, prompt, budget))
+                decision = asked[-1].decision
                 if len(asked) > 1 or decision.reason not in _REPAIRABLE:
                     return self._end(case, decision, prompt=prompt, seen=seen, asked=asked)
                 if decision.reason == "reply_truncated":
@@ -160,9 +157,18 @@ class Judge:
             # A reply was billed and is lost: waiting for the repair must come to an end.
             error.counts = error.counts or bool(asked)
             raise
-        except (PermanentError, BadOutputError) as error:
+        except PermanentError as error:
             decision = Decision.ungraded(error.reason)
             return self._end(case, decision, prompt=prompt, seen=seen, asked=asked, error=error)
+
+    def _call(self, case: Case, prompt: Prompt, max_tokens: int) -> Asked:
+        """Ask once and say what came of it."""
+        try:
+            answer = self._climb_down(prompt, max_tokens)
+        except BadOutputError as error:
+            return Asked(None, Decision.ungraded(error.reason), error)
+        token = prompt.marks.token
+        return Asked(answer, parse_reply(answer.wire, answer.body, rubric=case.rubric, token=token))
 
     def _climb_down(self, prompt: Prompt, max_tokens: int) -> Answer:
         """Ask with the strictest form of answer that the endpoint takes."""

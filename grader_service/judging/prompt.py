@@ -20,9 +20,9 @@ from grader_service.judging.rubric import AtLeast, Rubric
 from grader_service.providers.base import Image, Part, Rung
 from grader_service.records.canonical import canonical_json, digest_of, scrub_surrogates
 
-# A change of any text below, or of how frames are prepared, changes what judges answer: give it
-# a new version, which changes the identity of every judge and with it the validity of its
-# calibration.
+# A change of any text below, of how frames are prepared or of what a judge_bundle holds changes
+# what judges answer: give it a new version, which changes the identity of every judge and with it
+# the validity of its calibration.
 PROMPT_VERSION: Final = "prompt/2"
 
 MAX_TEXT: Final = 20_000

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from grader_service.errors import BadOutputError, JudgeError
+from grader_service.errors import JudgeError
 from grader_service.judging.pricing import PriceList
 from grader_service.judging.prompt import PROMPT_VERSION, Prompt
 from grader_service.judging.reply import PARSER_VERSION
@@ -30,18 +30,24 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One call that was answered, and what its reply comes to by itself."""
+    """One call that was charged, and what its reply comes to by itself.
 
-    answer: Answer
+    There is no answer, but an error, where what came could not be read as one.
+    """
+
+    answer: Answer | None
     decision: Decision
+    error: JudgeError | None = None
 
     def vote(self) -> dict[str, Any]:
+        answer, error = self.answer, self.error
         return {
-            "reply": {"wire": self.answer.wire, "body": self.answer.body},
-            "request_id": self.answer.request_id,
-            "rung": self.answer.rung,
+            "reply": {"wire": answer.wire, "body": answer.body} if answer else None,
+            "request_id": answer.request_id if answer else error.request_id if error else None,
+            "error": str(error) if error else None,
+            "rung": answer.rung if answer else None,
             "outcome": outcome_of(self.decision),
-            "usage": None if self.answer.usage is None else dict(self.answer.usage),
+            "usage": dict(answer.usage) if answer and answer.usage is not None else None,
         }
 
 
@@ -73,9 +79,12 @@ def build_receipt(
     words of its kind of evidence.
     """
     answer = asked[-1].answer if asked else None
-    # An answer that could not be read was charged all the same, and nobody knows how much.
-    told = () if isinstance(error, BadOutputError) else [one.answer for one in asked]
-    cost = None if prices is None else prices.of_answers(told)
+    error = error or (asked[-1].error if asked else None)
+    answers = [one.answer for one in asked if one.answer is not None]
+    if len(answers) < len(asked):
+        # What could not be read was charged all the same, and nobody knows how much.
+        answers = []
+    cost = None if prices is None else prices.of_answers(answers)
     return {
         "schema": RECEIPT_SCHEMA,
         "trial": case.trial_id,
@@ -96,7 +105,7 @@ def build_receipt(
         "reply": {"wire": answer.wire, "body": answer.body} if answer else None,
         "error": str(error) if error else note,
         "parser": PARSER_VERSION,
-        "usage": _total_usage(told),
+        "usage": _total_usage(answers),
         "cost": None if cost is None else cost.to_dict(),
         "votes": [earlier.vote() for earlier in asked[:-1]],
         **what_was_decided(decision, case.rubric),

@@ -40,7 +40,8 @@ class StoredReply(_Part):
 
 
 class Vote(_Part):
-    reply: StoredReply
+    # None where what came could not be read as a reply.
+    reply: StoredReply | None
     outcome: Words
 
 
@@ -113,6 +114,8 @@ def changes(receipt: StoredReceipt) -> Iterator[Change]:
     """
     rubric = rubric_from_json(receipt.rubric.text)
     for number, vote in enumerate(receipt.votes):
+        if vote.reply is None:
+            continue
         now = outcome_of(_parse(receipt, vote.reply, rubric))
         if now != vote.outcome.model_dump():
             yield Change(f"votes[{number}].outcome", vote.outcome.model_dump(), now)

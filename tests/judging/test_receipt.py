@@ -60,7 +60,8 @@ def test_the_vendors_price_list_prices_what_the_vendors_model_answered(
 @pytest.mark.parametrize(
     "replies",
     [
-        [{"fault": "bad_body"}],
+        [{"fault": "bad_body"}, {"fault": "bad_body"}],
+        [{"fault": "bad_body"}, {"verdict": "success"}],
         [{"fault": "malformed_json"}, {"fault": "bad_body"}],
         [{"fault": "no_usage"}],
     ],
