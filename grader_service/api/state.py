@@ -1,4 +1,8 @@
-"""What the application hands to its routes."""
+"""What the application hands to its routes.
+
+The functions are async, so that they run where they are called: FastAPI would send others to a
+thread and wait for it.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,11 @@ from grader_service.api.body import Limits
 from grader_service.grading.service import Service
 
 
-def service_of(request: Request) -> Service:
+async def service_of(request: Request) -> Service:
     service: Service = request.app.state.service
     return service
 
 
-def limits_of(request: Request) -> Limits:
+async def limits_of(request: Request) -> Limits:
     limits: Limits = request.app.state.limits
     return limits

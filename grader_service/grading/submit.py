@@ -112,8 +112,7 @@ def submit(service: Service, submission: RobotSubmission | A320Submission) -> Su
     known = _known(service, checked.trial)
     if known is not None:
         return known
-    for blob in checked.blobs:
-        service.blobs.put(blob)
+    service.blobs.put_all(checked.blobs)
     try:
         with service.database.write() as unit:
             trials.put_rubric(

@@ -204,8 +204,9 @@ def _sqlite_engine(url: str, path: str, pool_size: int, wait_s: float) -> Engine
         ) from error
     engine = create_engine(
         url,
-        pool_size=pool_size,
-        max_overflow=pool_size,
+        # All are kept: opening one takes longer than most transactions.
+        pool_size=2 * pool_size,
+        max_overflow=0,
         pool_timeout=wait_s,
         connect_args={"timeout": wait_s, "check_same_thread": False},
     )

@@ -170,29 +170,38 @@ def test_a_store_that_is_down_is_unavailable_until_it_is_back(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks /proc which file a descriptor is")
-def test_a_blob_and_its_name_are_forced_to_the_disk(
+def test_a_blob_is_named_once_its_bytes_are_on_the_disk_and_then_its_name_is_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forced: list[Path] = []
+    forced: list[tuple[str, list[str]]] = []
     fsync = os.fsync
 
     def spy(descriptor: int) -> None:
-        forced.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        forced.append((path.name.partition("#")[0], named()))
         fsync(descriptor)
 
-    monkeypatch.setattr(os, "fsync", spy)
+    def named() -> list[str]:
+        return sorted(path.name for path in root.iterdir() if "#" not in path.name)
+
     root = tmp_path / "blobs"
     blobs = BlobStore(str(root))
-    for _ in ("new", "stored by another process that may have died before its fsync"):
-        forced.clear()
-        name = blobs.put(b"data")
-        assert forced == [root / name[:2] / name[2:], root / name[:2], root]
+    monkeypatch.setattr(os, "fsync", spy)
+    data = [b"one", b"two"]
+    names = [digest(one) for one in data]
+    blobs.put_all(data)
+    # What is forced, and which blobs can be seen by then: none before its bytes are safe.
+    assert forced == [(names[0], []), (names[1], []), ("blobs", sorted(names))]
+    forced.clear()
+    # Another process may have stored it, and died before its fsync.
+    blobs.put(b"one")
+    assert [name for name, _ in forced] == [names[0], "blobs"]
 
 
 def test_a_blob_that_a_power_cut_left_without_its_bytes_is_written_again(tmp_path: Path) -> None:
     blobs = BlobStore(str(tmp_path))
     name = blobs.put(b"all of it")
-    (tmp_path / name[:2] / name[2:]).write_bytes(b"")
+    (tmp_path / name).write_bytes(b"")
     blobs.put(b"all of it")
     assert blobs.get(name) == b"all of it"
 
