@@ -86,6 +86,12 @@ async def read_json(request: Request, limits: Limits, model: type[Model]) -> Mod
     return validated(model, parse_strict(bytes(body), what="the body"), what="the body")
 
 
+def openapi_of(model: type[BaseModel]) -> dict[str, Any]:
+    """Return what a route that uses `read_json` says of its body in the OpenAPI document."""
+    schema = {"schema": model.model_json_schema()}
+    return {"requestBody": {"required": True, "content": {"application/json": schema}}}
+
+
 def validated(model: type[Model], value: Any, *, what: str) -> Model:
     """Return a value in its form. Raises InputError that names where `what` is of another."""
     try:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from grader_service.api.body import Limits, read_json
+from grader_service.api.body import Limits, openapi_of, read_json
 from grader_service.api.problems import PROBLEM
 from grader_service.api.schemas import Name
 from grader_service.api.state import limits_of, service_of
@@ -58,11 +58,6 @@ class CancelledOut(BaseModel):
     cancelled: int
 
 
-def _takes(model: type[BaseModel]) -> dict[str, Any]:
-    schema = {"schema": model.model_json_schema()}
-    return {"requestBody": {"required": True, "content": {"application/json": schema}}}
-
-
 _PROBLEMS: dict[int | str, dict[str, Any]] = dict.fromkeys((400, 404, 413, 415, 422, 503), PROBLEM)
 
 
@@ -72,7 +67,7 @@ def get_queue(service: ServiceDep) -> dict[str, Any]:
     return queue_control.queue_view(service)
 
 
-@router.post("/retry", openapi_extra=_takes(RetryIn), responses=_PROBLEMS)
+@router.post("/retry", openapi_extra=openapi_of(RetryIn), responses=_PROBLEMS)
 async def retry(request: Request, service: ServiceDep, limits: LimitsDep) -> RetriedOut:
     """Queue another round of trials that ended without a verdict."""
     asked = await read_json(request, limits, RetryIn)
@@ -83,7 +78,7 @@ async def retry(request: Request, service: ServiceDep, limits: LimitsDep) -> Ret
     return RetriedOut(retried=await run_in_threadpool(queue))
 
 
-@router.post("/cancel", openapi_extra=_takes(CancelIn), responses=_PROBLEMS)
+@router.post("/cancel", openapi_extra=openapi_of(CancelIn), responses=_PROBLEMS)
 async def cancel(request: Request, service: ServiceDep, limits: LimitsDep) -> CancelledOut:
     """End what is queued or running without a verdict."""
     asked = await read_json(request, limits, CancelIn)

@@ -7,9 +7,8 @@ from uuid import UUID
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.concurrency import run_in_threadpool
-from pydantic import BaseModel
 
-from grader_service.api.body import Limits, read_json
+from grader_service.api.body import Limits, openapi_of, read_json
 from grader_service.api.problems import PROBLEM
 from grader_service.api.schemas import GradingIn, GradingOut, HumanVerdictIn, VerdictOut
 from grader_service.api.state import limits_of, service_of
@@ -23,11 +22,6 @@ ServiceDep = Annotated[Service, Depends(service_of)]
 LimitsDep = Annotated[Limits, Depends(limits_of)]
 
 
-def _body(model: type[BaseModel]) -> dict[str, Any]:
-    schema = {"schema": model.model_json_schema()}
-    return {"requestBody": {"required": True, "content": {"application/json": schema}}}
-
-
 def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return dict.fromkeys(statuses, PROBLEM)
 
@@ -35,7 +29,7 @@ def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 @router.post(
     "/gradings",
     status_code=202,
-    openapi_extra=_body(GradingIn),
+    openapi_extra=openapi_of(GradingIn),
     responses=_problems(400, 404, 409, 413, 415, 422, 503),
 )
 async def grade_again(
@@ -56,7 +50,7 @@ async def grade_again(
 @router.post(
     "/verdicts",
     status_code=201,
-    openapi_extra=_body(HumanVerdictIn),
+    openapi_extra=openapi_of(HumanVerdictIn),
     responses=_problems(400, 404, 413, 415, 422, 503),
 )
 async def add_verdict(

@@ -14,7 +14,7 @@ from grader_service.cli.submit import UrlOption
 from grader_service.client.http import DEFAULT_URL, Client
 from grader_service.errors import UsageError
 
-queue_app = typer.Typer(rich_markup_mode=None)
+queue_app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 _NEXT: Final = "next: `autograder queue retry` queues what died once more"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 rubric_app = typer.Typer(
     help="Check rubric files; list and show the rubrics that come with the project.",
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
 )
 
