@@ -26,6 +26,13 @@ up: .venv/demo ## Run the service with a stub model until Ctrl-C
 test: .venv/dev ## Run the tests (T=tests/api for some of them)
 	$(BIN)/python -m pytest $(T)
 
+.PHONY: test-transformers
+test-transformers: .venv/dev ## Run the judge against `transformers serve` (installs torch apart: 1.2 GB)
+	test -x .venv/transformers/bin/transformers || { $(PYTHON) -m venv .venv/transformers && \
+		.venv/transformers/bin/python -m pip install -q 'torch==2.13.0' 'transformers[serving]>=5.24' pillow; }
+	TRANSFORMERS_PYTHON=$(abspath .venv/transformers/bin/python) \
+		$(BIN)/python -m pytest -n 0 tests/judging/test_transformers_serve.py
+
 .PHONY: check
 check: .venv/dev ## Lint, format, types, layers
 	$(BIN)/ruff check .
