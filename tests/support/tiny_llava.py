@@ -27,7 +27,8 @@ TEMPLATE = """\
 {% for message in messages %}{{ message['role'] }}: \
 {% if message['content'] is string %}{{ message['content'] }}\
 {% else %}{% for part in message['content'] %}\
-{% if part['type'] == 'image' %}<image>{% elif part['type'] == 'text' %}{{ part['text'] }}{% endif %}\
+{% if part['type'] == 'image' %}<image>\
+{% elif part['type'] == 'text' %}{{ part['text'] }}{% endif %}\
 {% endfor %}{% endif %}
 {% endfor %}assistant: """
 
