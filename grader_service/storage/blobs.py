@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore, RetryConfig
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
+# Blobs of one submission that are on their way to a remote store.
+_AT_ONCE: Final = 8
 # A submission waits for it, and whoever sent it tries again: minutes of retries would help nobody.
 _RETRY: Final[RetryConfig] = {"max_retries": 4, "retry_timeout": timedelta(seconds=15)}
 
@@ -82,8 +85,9 @@ class BlobStore:
             if self._folder is not None:
                 self._folder.write(files)
             else:
-                for key, data in files.items():
-                    self._store.put(key, data)
+                # At the same time: what takes long is the way to the store and back.
+                with ThreadPoolExecutor(min(_AT_ONCE, len(files) or 1)) as pool:
+                    list(pool.map(self._store.put, files, files.values()))
         except (BaseError, OSError) as error:
             raise UnavailableError(
                 f"the blob store did not take the data: {_first_line(error)}",

@@ -68,6 +68,14 @@ def test_storing_a_blob_again_changes_nothing(blobs: BlobStore) -> None:
     assert blobs.get(digest(b"same")) == b"same"
 
 
+def test_blobs_that_are_stored_together_are_all_there(blobs: BlobStore) -> None:
+    contents = [b"", b"same", b"same", *(b"%d" % number * 10_000 for number in range(20))]
+    blobs.put_all(contents)
+    assert [blobs.get(digest(content)) for content in contents] == contents
+    assert {blob.sha256 for blob in blobs.list()} == {digest(content) for content in contents}
+    blobs.put_all([])
+
+
 def test_many_threads_may_store_the_same_content_at_once(blobs: BlobStore) -> None:
     contents = [b"frame %d" % (number % 3) * 50_000 for number in range(24)]
     with ThreadPoolExecutor(8) as pool:
