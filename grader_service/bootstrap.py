@@ -32,7 +32,7 @@ def build_judges(settings: Settings) -> Judges:
         if key is None:
             raise SetupError(
                 f"the judge {name!r} has no key",
-                fix=f"set {judge.api_key_env or f'the key of {judge.provider}'} in the environment",
+                fix=f"set {judge.key_variable} in the environment",
             )
         configs[name] = judge_config(
             name, judge, api_key=key, max_connections=2 * settings.concurrency

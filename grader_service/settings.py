@@ -73,8 +73,12 @@ class JudgeSettings(BaseModel):
                 fix="name one of AUTOGRADER_JUDGES, or write for example openai:gpt-6-luna",
             ) from error
 
+    @property
+    def key_variable(self) -> str:
+        return self.api_key_env or _KEYS[self.provider]
+
     def api_key(self) -> str | None:
-        return os.environ.get(self.api_key_env or _KEYS[self.provider]) or None
+        return os.environ.get(self.key_variable) or None
 
 
 class Settings(BaseSettings):

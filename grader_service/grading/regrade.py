@@ -8,7 +8,7 @@ from typing import Any
 from grader_service.errors import ConflictError
 from grader_service.grading.read import no_trial
 from grader_service.grading.service import Service
-from grader_service.grading.submit import rubric_of_kind
+from grader_service.judging.rubric import rubric_of_kind
 from grader_service.storage import gradings, trials
 
 

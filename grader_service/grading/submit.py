@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from grader_service.errors import ConflictError, FrameError, InputError, RecordError
 from grader_service.grading.service import Service
 from grader_service.judging.frames import inspect_frame
-from grader_service.judging.rubric import (
-    DEFAULT_BUNDLE,
-    DEFAULT_FRAMES,
-    Rubric,
-    library_rubric,
-    rubric_from_json,
-)
+from grader_service.judging.rubric import Rubric, rubric_of_kind
 from grader_service.records.canonical import digest, digest_of
 from grader_service.records.judged import definitive_verdict
 from grader_service.records.saved import (
@@ -27,7 +21,7 @@ from grader_service.records.saved import (
     with_frames,
 )
 from grader_service.records.trajectory import parse_trajectory
-from grader_service.records.trial import Scene, TrialRecord
+from grader_service.records.trial import Scene, TrialRecord, instruction_told
 from grader_service.records.verdict import Decision
 from grader_service.scoring.a320 import score_trajectory
 from grader_service.storage import gradings, trials, verdicts
@@ -197,7 +191,7 @@ def _check_robot(service: Service, submission: RobotSubmission) -> _Checked:
     has_own = isinstance(own, str) and own.strip()
     rubric = rubric_of_kind(own if has_own else submission.rubric, kind="frames")
     definitive = definitive_verdict(saved.record)
-    instruction, found_in = instruction_of(saved)
+    instruction, found_in = instruction_told(saved.record, saved.scene, used=saved.instruction_used)
     frames = [asdict(frame) for frame in refs]
     return _Checked(
         trial=trials.NewTrial(
@@ -221,20 +215,6 @@ def _check_robot(service: Service, submission: RobotSubmission) -> _Checked:
         blobs=[*(frame.data for frame in submission.frames), *columns.values(), record],
         adopted=None if definitive is None else (definitive[0], Decision.graded(definitive[1])),
     )
-
-
-def instruction_of(saved: SavedTrial) -> tuple[str, str]:
-    """Return the instruction that the policy really got, and where it was found.
-
-    A harness may word a scene's instruction anew for each epoch; what the policy was told stands
-    in its first observation.
-    """
-    if saved.instruction_used:
-        return saved.instruction_used, "record"
-    told = saved.record.steps[0].observation.instruction if saved.record.steps else None
-    if isinstance(told, str) and told.strip():
-        return told, "observation"
-    return saved.scene.instruction, "scene"
 
 
 def _frame_refs(frames: Sequence[FrameUpload]) -> list[FrameRef]:
@@ -319,16 +299,3 @@ def _task_prompt(records: Sequence[Mapping[str, Any]]) -> str | None:
             prompt = scenario.get("task_prompt")
             return prompt if isinstance(prompt, str) else None
     return None
-
-
-def rubric_of_kind(value: Any, *, kind: Literal["frames", "bundle"]) -> Rubric:
-    """Return the rubric that a request names, else the default of its kind. Raises InputError."""
-    if value is None:
-        return library_rubric(DEFAULT_FRAMES if kind == "frames" else DEFAULT_BUNDLE)
-    rubric = rubric_from_json(value, kind=kind)
-    if rubric.kind != kind:
-        raise InputError(
-            f"the rubric {rubric.id} is for {rubric.kind}, this trial is judged by its {kind}",
-            fix=f"use a rubric of kind {kind}",
-        )
-    return rubric

@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from grader_service.errors import RubricError, SetupError
+from grader_service.errors import InputError, RubricError, SetupError
 from grader_service.judging.located_yaml import Located, LocatedError, read_yaml
 from grader_service.records.canonical import digest, digest_of, scrub_surrogates
 
@@ -221,6 +221,22 @@ def library() -> Mapping[str, Rubric]:
                     raise SetupError(f"the rubric in {name} calls itself {rubric.id}")
                 found[rubric.id] = rubric
     return MappingProxyType(found)
+
+
+def rubric_of_kind(value: Any, *, kind: Kind) -> Rubric:
+    """Return the rubric that somebody asks for, as `rubric_from_json` reads it, or the default.
+
+    Raises RubricError, and InputError for a rubric of the other kind.
+    """
+    if value is None:
+        return library_rubric(DEFAULT_FRAMES if kind == "frames" else DEFAULT_BUNDLE)
+    rubric = rubric_from_json(value, kind=kind)
+    if rubric.kind != kind:
+        raise InputError(
+            f"the rubric {rubric.id} is for {rubric.kind}, this trial is judged by its {kind}",
+            fix=f"use a rubric of kind {kind}",
+        )
+    return rubric
 
 
 def library_rubric(id_: str) -> Rubric:

@@ -164,6 +164,20 @@ def _by_name(*classes: type) -> SimpleNamespace:
     return SimpleNamespace(**{cls.__name__: cls for cls in classes})
 
 
+def instruction_told(record: Any, scene: Any, *, used: str | None = None) -> tuple[str, str]:
+    """Return the instruction that the policy really got, and where it was found.
+
+    `used` is the one that was noted with the record. A harness may word a scene's instruction anew
+    for each epoch; what the policy was told stands in its first observation.
+    """
+    if used:
+        return used, "record"
+    told = record.steps[0].observation.instruction if record.steps else None
+    if isinstance(told, str) and told.strip():
+        return told, "observation"
+    return str(scene.instruction), "scene"
+
+
 def _convert(record: Any, scene: Any, to: SimpleNamespace) -> tuple[Any, Any]:
     seen: dict[int, Any] = {}
 

@@ -289,5 +289,5 @@ def test_a_worker_that_can_never_work_ends_and_says_why(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode > 0
-    assert "fix: set the key of anthropic" in done.stderr
+    assert "fix: set ANTHROPIC_API_KEY" in done.stderr
     assert "Traceback" not in done.stderr

@@ -1,11 +1,10 @@
-"""What is taken from a submission."""
+"""Which instruction a trial was done by."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from grader_service.grading.submit import instruction_of
 from grader_service.records.saved import load_trial, save_trial
 from grader_service.records.trial import (
     Action,
@@ -14,6 +13,7 @@ from grader_service.records.trial import (
     StepRecord,
     StepResult,
     TrialRecord,
+    instruction_told,
 )
 
 
@@ -37,4 +37,6 @@ def test_a_judge_is_told_what_the_policy_was_told(
     )
     record = TrialRecord(scene_id="s", epoch=1, seed=None, steps=[step])
     files = save_trial(record, Scene("s", "fold the cloth"), instruction_used=used)
-    assert instruction_of(load_trial(files.__getitem__)) == expected
+    saved = load_trial(files.__getitem__)
+    found = instruction_told(saved.record, saved.scene, used=saved.instruction_used)
+    assert found == expected
