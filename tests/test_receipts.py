@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from grader_service.client.http import Client
+from grader_service.client.types import Graded
 from grader_service.providers.stub import StubModel
 from tests.support.judges import judge_at
 from tests.support.stack import AUTOGRADER, Stack, running, wait_until
@@ -65,10 +66,9 @@ def all_ended(client: Client) -> bool:
     return all(trial["state"] == "done" for trial in client.trials(run="r"))
 
 
-def graded(stack: Stack) -> dict[str, int]:
+def graded(stack: Stack) -> Graded:
     with stack.client() as client:
-        accounts: dict[str, int] = client.run("r")["graded"]
-    return accounts
+        return client.run("r")["graded"]
 
 
 def test_a_run_is_graded_again_and_every_receipt_of_it_is_verified(

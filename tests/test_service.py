@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from grader_service.client.types import Trial
 from grader_service.judging.reply import parse_reply
 from grader_service.judging.rubric import rubric_from_json
 from grader_service.providers.stub import StubModel
@@ -35,7 +36,7 @@ class Graded:
 
     stack: Stack
     cards: dict[str, bytes]
-    trials: dict[str, dict[str, Any]]
+    trials: dict[str, Trial]
     asked: list[dict[str, Any]]
 
 
@@ -58,7 +59,8 @@ def grade(home: Path, redis: RedisServer, examples: Path) -> Iterator[Graded]:
             stack.wait_for("cockpit")
             trials = {trial_id: client.trial(trial_id) for trial_id in ids}
             cards = {
-                t["scene_id"] + t["client_id"]: client.scorecard(t["id"]) for t in trials.values()
+                f"{t['scene_id']}{t['client_id']}": client.scorecard(t["id"])
+                for t in trials.values()
             }
             yield Graded(stack, cards, {t["scene_id"]: t for t in trials.values()}, stub.log)
 
@@ -93,6 +95,8 @@ def test_the_summary_keeps_the_three_accounts_apart(graded: Graded) -> None:
     assert summary["abstained"]["by_reason"].keys() == {"criteria_unclear"}
     assert summary["ungraded"]["n"] == summary["pending"]["n"] == 0
     rate, interval = summary["success_rate"], summary["interval"]
+    assert interval is not None
+    assert rate is not None
     assert interval["low"] < rate < interval["high"]
 
 
@@ -101,7 +105,7 @@ def test_a_run_that_a_stub_judged_shows_no_rate(graded: Graded) -> None:
         summary = client.run("cockpit")
     assert summary["graded"]["n"] == 3
     assert summary["success_rate"] is None
-    assert summary["no_rate_because"].startswith("STUB")
+    assert str(summary["no_rate_because"]).startswith("STUB")
 
 
 def test_a_graded_verdict_stands_on_the_record(graded: Graded) -> None:
@@ -129,6 +133,7 @@ def test_a_receipt_lets_anyone_decide_again(graded: Graded) -> None:
         for trial in graded.trials.values():
             [verdict] = client.verdicts(trial["id"])
             receipt = verdict["receipt"]
+            assert receipt is not None
             rubric = rubric_from_json(receipt["rubric"]["text"])
             assert rubric.digest == receipt["rubric"]["digest"]
             decision = parse_reply(
@@ -149,6 +154,7 @@ def test_the_receipt_names_the_frames_that_were_received_and_sent(
 ) -> None:
     with graded.stack.client() as client:
         [verdict] = client.verdicts(graded.trials["pad-01"]["id"])
+    assert verdict["receipt"] is not None
     shown = verdict["receipt"]["frames"]
     assert [(frame["phase"], frame["camera"]) for frame in shown] == [
         ("first", "front"),
@@ -226,7 +232,8 @@ def test_the_summary_adds_up_what_the_receipts_say_and_takes_no_unknown_price_fo
     with graded.stack.client() as client:
         summary = client.run("cockpit")
         receipts = [
-            client.verdicts(trial["id"])[0]["receipt"] for trial in client.trials(run="cockpit")
+            client.verdicts(trial["id"])[0]["receipt"] or {}
+            for trial in client.trials(run="cockpit")
         ]
     tokens = sum(receipt["usage"]["input_tokens"] for receipt in receipts)
     assert summary["usage"]["answers"] == len(receipts) == 3

@@ -10,6 +10,7 @@ from fastapi_offline import FastAPIOffline
 from grader_service import __version__
 from grader_service.api import health, problems, queue, runs, trials, verdicts
 from grader_service.api.body import Limits
+from grader_service.api.events import Looks
 from grader_service.api.schemas import A320TrialIn, RobotTrialIn
 from grader_service.grading.service import Service
 
@@ -25,6 +26,7 @@ def create_app(service: Service, limits: Limits) -> FastAPI:
     )
     app.state.service = service
     app.state.limits = limits
+    app.state.looks = Looks(service)
     for router in (trials.router, verdicts.router, runs.router, queue.router, health.router):
         app.include_router(router)
     problems.install(app)

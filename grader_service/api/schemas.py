@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -147,7 +148,7 @@ class TrialOut(BaseModel):
                 "record": f"{base}/record",
                 "verdicts": f"{base}/verdicts",
                 "scorecard": f"{base}/scorecard",
-                "run": f"/v1/runs/{view.run}",
+                "run": f"/v1/runs/{quote(view.run, safe='')}",
             },
         )
 

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
 from grader_service.api.body import Limits, read_parts, validated
@@ -21,6 +22,7 @@ from grader_service.api.schemas import (
 from grader_service.api.state import limits_of, service_of
 from grader_service.errors import ConflictError, InputError
 from grader_service.grading import read
+from grader_service.grading.export import archive, export_trial
 from grader_service.grading.service import Service
 from grader_service.grading.submit import (
     A320Submission,
@@ -193,6 +195,7 @@ class TrialQuery(BaseModel):
     state: Literal["queued", "running", "done", "cancelled"] | None = None
     outcome: Literal["graded", "abstained", "ungraded"] | None = None
     needs_review: bool | None = None
+    client_id: str | None = None
     cursor: UUID | None = None
     limit: Annotated[int, Query(ge=1, le=1000)] = 100
 
@@ -208,6 +211,7 @@ def list_trials(service: ServiceDep, query: Annotated[TrialQuery, Query()]) -> T
         state=query.state,
         outcome=query.outcome,
         needs_review=query.needs_review,
+        client_id=query.client_id,
     )
     return TrialsOut(
         trials=[TrialOut.of(view) for view in found.trials], next_cursor=found.next_cursor
@@ -228,6 +232,23 @@ def get_record(trial_id: UUID, service: ServiceDep) -> Response:
     """Read the record with its effective verdict written on it."""
     media_type, data = read.record(service, str(trial_id))
     return Response(data, media_type=media_type)
+
+
+@router.get("/{trial_id}/files", response_class=StreamingResponse, responses=_MISSING)
+def get_files(trial_id: UUID, service: ServiceDep) -> Response:
+    """Read everything of a trial as a tar archive: the folder that an export of it is.
+
+    Frames are in it as they were received: for programs, not to be shown by a browser.
+    """
+    files = export_trial(service, str(trial_id))
+    return StreamingResponse(
+        archive(files),
+        media_type="application/x-tar",
+        headers={
+            "X-Content-Type-Options": "nosniff",
+            "Content-Disposition": f'attachment; filename="{trial_id}.tar"',
+        },
+    )
 
 
 @router.get("/{trial_id}/frames/{sha256}", response_class=Response, responses=_MISSING)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from grader_service.cli.output import err, out, print_json
 from grader_service.cli.submit import UrlOption
 from grader_service.client.http import DEFAULT_URL, Client
+from grader_service.client.types import Grading
 from grader_service.errors import AutograderError, UnavailableError
 
 
@@ -43,7 +44,7 @@ def regrade_command(
     """
     with Client(url) as client:
         client.run(run)
-        gradings: list[dict[str, Any]] = []
+        gradings: list[Grading] = []
         errors: list[tuple[str, AutograderError]] = []
         unfinished = 0
         for trial in list(client.trials(run=run)):

@@ -7,6 +7,8 @@ import os
 import signal
 import socket
 import sys
+from contextlib import suppress
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -33,16 +35,31 @@ def serve_command(
     configure_logging()
     # After its graceful stop uvicorn sends itself the signal again.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    uvicorn.run(
-        "grader_service.asgi:create",
-        factory=True,
-        host=host,
-        port=port,
-        log_config=None,
-        access_log=False,
-        # Requests that are being read when SIGTERM comes get this long.
-        timeout_graceful_shutdown=10,
+    server = _Server(
+        uvicorn.Config(
+            "grader_service.asgi:create",
+            factory=True,
+            host=host,
+            port=port,
+            log_config=None,
+            access_log=False,
+            # Requests that are being read when SIGTERM comes get this long.
+            timeout_graceful_shutdown=10,
+        )
     )
+    with suppress(KeyboardInterrupt):
+        server.run()
+    if not server.started:
+        raise typer.Exit(1)
+
+
+class _Server(uvicorn.Server):
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop. Who follows a run is let go first: stopping would take all of its time."""
+        from grader_service.api.events import let_followers_go
+
+        let_followers_go()
+        super().handle_exit(sig, frame)
 
 
 def worker_command(

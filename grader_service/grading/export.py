@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import tarfile
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from grader_service.errors import NotFoundError
+from grader_service.grading.read import trial_with_verdicts, trials_of_run
 from grader_service.grading.service import Service
 from grader_service.records.canonical import canonical_bytes, digest_of
 from grader_service.records.judged import judged_trajectory
 from grader_service.records.manifest import MANIFEST_PATH, build_manifest
 from grader_service.records.verdict import Verdict, effective_verdict
 from grader_service.records.verdict_lines import VERDICTS_PATH, verdict_line
-from grader_service.storage import trials, verdicts
 
 _SUFFIXES: Final = {
     "image/jpeg": "jpg",
@@ -33,18 +33,14 @@ def export_run(service: Service, run: str) -> Iterator[tuple[str, dict[str, byte
     receipt. An A320 one: trajectory.jsonl with its judgement, verdicts.jsonl, manifest.json.
     Raises NotFoundError for a run without trials.
     """
-    after: str | None = None
-    while True:
-        with service.database.read() as unit:
-            rows = trials.page(unit, tenant=service.tenant, limit=100, after=after, run=run)
-            stored = {row.id: verdicts.of_trial(unit, row.id) for row in rows}
-        if not rows and after is None:
-            raise NotFoundError(f"there is no run {run!r}", fix="GET /v1/runs lists the runs")
-        for row in rows:
-            yield row.id, _files(service, row, stored[row.id])
-        if not rows:
-            return
-        after = rows[-1].id
+    for row, stored in trials_of_run(service, run):
+        yield row.id, _files(service, row, stored)
+
+
+def export_trial(service: Service, trial_id: str) -> dict[str, bytes]:
+    """Return the files of one trial by relative path, as `export_run` does."""
+    row, stored = trial_with_verdicts(service, trial_id)
+    return _files(service, row, stored)
 
 
 def _files(service: Service, row: Any, stored: list[Verdict]) -> dict[str, bytes]:
@@ -64,3 +60,15 @@ def _files(service: Service, row: Any, stored: list[Verdict]) -> dict[str, bytes
             files[f"frames/{frame['sha256']}.{suffix}"] = service.blobs.get(frame["sha256"])
         manifest = build_manifest(files, newest_receipt=newest)
     return files | {MANIFEST_PATH: canonical_bytes(manifest)}
+
+
+def archive(files: Mapping[str, bytes]) -> Iterator[bytes]:
+    """Return files as the chunks of a tar archive, the same for the same files."""
+    for name, data in files.items():
+        info = tarfile.TarInfo(name)
+        info.size = len(data)
+        yield info.tobuf()
+        yield data
+        # Each file fills its last block; two empty blocks are the end.
+        yield bytes(-len(data) % tarfile.BLOCKSIZE)
+    yield bytes(2 * tarfile.BLOCKSIZE)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from grader_service.errors import NotFoundError
 from grader_service.grading.service import Service
@@ -16,6 +16,9 @@ from grader_service.records.verdict import Verdict, effective_verdict
 from grader_service.scoring import default_scorers, resolve_scorers, robot_card
 from grader_service.scoring.a320 import score_trajectory
 from grader_service.storage import gradings, trials, verdicts, workers
+
+# Trials of a run that are read in one transaction.
+_PAGE: Final = 100
 
 
 class Card(Protocol):
@@ -68,6 +71,15 @@ def trial(service: Service, trial_id: str) -> TrialView:
     return _view(row, grading, service, paused)
 
 
+def trials_by_id(service: Service, trial_ids: Sequence[str]) -> dict[str, TrialView]:
+    """Return trials that are known to be there, by id."""
+    with service.database.read() as unit:
+        rows = trials.of_ids(unit, trial_ids)
+        newest = gradings.latest_of(unit, trial_ids)
+        paused = workers.paused_judges(unit)
+    return {id_: _view(row, newest[id_], service, paused) for id_, row in rows.items()}
+
+
 def page(
     service: Service,
     *,
@@ -77,6 +89,7 @@ def page(
     state: str | None = None,
     outcome: str | None = None,
     needs_review: bool | None = None,
+    client_id: str | None = None,
 ) -> Page:
     """Return trials in the order of their submission, `limit` at a time."""
     with service.database.read() as unit:
@@ -89,6 +102,7 @@ def page(
             state=state,
             outcome=outcome,
             needs_review=needs_review,
+            client_id=client_id,
         )
         shown = rows[:limit]
         newest = gradings.latest_of(unit, [row.id for row in shown])
@@ -130,7 +144,7 @@ def _view(row: Any, grading: Any, service: Service, paused: Mapping[str, str]) -
 
 def verdicts_of(service: Service, trial_id: str) -> list[tuple[Verdict, bool]]:
     """Return a trial's verdicts, oldest first, each with whether it is the effective one."""
-    _, stored = _row(service, trial_id)
+    _, stored = trial_with_verdicts(service, trial_id)
     effective = effective_verdict(stored)
     return [(verdict, verdict is effective) for verdict in stored]
 
@@ -140,7 +154,7 @@ def record(service: Service, trial_id: str) -> tuple[str, bytes]:
 
     A robot trial gives its record.json, an A320 one its trajectory with a `judgement` record.
     """
-    row, stored = _row(service, trial_id)
+    row, stored = trial_with_verdicts(service, trial_id)
     effective = effective_verdict(stored)
     if row.kind == "a320":
         return "application/x-ndjson", judged_trajectory(
@@ -159,7 +173,7 @@ def record(service: Service, trial_id: str) -> tuple[str, bytes]:
 
 def frame(service: Service, trial_id: str, sha256: str) -> bytes:
     """Return a frame of a trial, re-encoded as JPEG: bytes from outside are never served."""
-    row, _ = _row(service, trial_id)
+    row, _ = trial_with_verdicts(service, trial_id)
     if not any(frame["sha256"] == sha256 for frame in row.frames):
         raise NotFoundError(f"trial {trial_id} has no frame {sha256}")
     return prepare_frame(service.blobs.get(sha256), long_edge=1568).data
@@ -167,7 +181,14 @@ def frame(service: Service, trial_id: str, sha256: str) -> bytes:
 
 def scorecard(service: Service, trial_id: str, scorers: Sequence[str] = ()) -> Card:
     """Return a trial's ScoreCard under the named scorers (A320 cards know no choice of them)."""
-    row, stored = _row(service, trial_id)
+    row, stored = trial_with_verdicts(service, trial_id)
+    return card_of(service, row, stored, scorers)
+
+
+def card_of(
+    service: Service, row: Any, stored: Sequence[Verdict], scorers: Sequence[str] = ()
+) -> Card:
+    """Return the ScoreCard of a trial that was read, with its verdicts."""
     effective = effective_verdict(stored)
     if row.kind == "a320":
         return score_trajectory(
@@ -178,12 +199,36 @@ def scorecard(service: Service, trial_id: str, scorers: Sequence[str] = ()) -> C
     return robot_card(saved, effective, chosen)
 
 
-def _row(service: Service, trial_id: str) -> tuple[Any, list[Verdict]]:
+def trials_of_run(service: Service, run: str) -> Iterator[tuple[Any, list[Verdict]]]:
+    """Return the rows of a run's trials, each with its verdicts, in the order of submission.
+
+    Raises NotFoundError for a run without trials when the first one is asked for.
+    """
+    after: str | None = None
+    while True:
+        with service.database.read() as unit:
+            rows = trials.page(unit, tenant=service.tenant, limit=_PAGE, after=after, run=run)
+            stored = {row.id: verdicts.of_trial(unit, row.id) for row in rows}
+        if not rows and after is None:
+            raise no_run(run)
+        for row in rows:
+            yield row, stored[row.id]
+        if len(rows) < _PAGE:
+            return
+        after = rows[-1].id
+
+
+def trial_with_verdicts(service: Service, trial_id: str) -> tuple[Any, list[Verdict]]:
+    """Return a trial's row and its verdicts. Raises NotFoundError."""
     with service.database.read() as unit:
         row = trials.get(unit, trial_id, tenant=service.tenant)
         if row is None:
             raise no_trial(trial_id)
         return row, verdicts.of_trial(unit, trial_id)
+
+
+def no_run(run: str) -> NotFoundError:
+    return NotFoundError(f"there is no run {run!r}", fix="GET /v1/runs lists the runs")
 
 
 def no_trial(trial_id: str) -> NotFoundError:

@@ -3,32 +3,53 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from grader_service.errors import NotFoundError
+from grader_service.grading.read import no_run
 from grader_service.grading.service import Service
 from grader_service.judging.pricing import plain_usd
 from grader_service.scoring.accounts import Accounts
 from grader_service.storage import gradings, queue_state, trials, verdicts
+from grader_service.storage.database import Unit
 from grader_service.storage.verdicts import Spent
 
 
-def runs(service: Service) -> list[dict[str, Any]]:
-    """Return the runs that there are, newest first."""
+@dataclass(frozen=True, slots=True)
+class RunsPage:
+    """The summaries of some runs, and the cursor of the next page."""
+
+    runs: Sequence[dict[str, Any]]
+    next_cursor: str | None
+
+
+def runs(service: Service, *, limit: int = 50, cursor: str | None = None) -> RunsPage:
+    """Return runs, the one that began last first: when trials came in, and the summary of each."""
     with service.database.read() as unit:
-        rows = trials.runs(unit, tenant=service.tenant)
-    return [{"run": row.run, "trials": row.trials, "last_submitted_at": row.last} for row in rows]
+        rows = trials.runs(unit, tenant=service.tenant, limit=limit + 1, before=cursor)
+        shown = rows[:limit]
+        listed = [
+            _summary(service, unit, row.run)
+            | {"first_submitted_at": row.first, "last_submitted_at": row.last}
+            for row in shown
+        ]
+    return RunsPage(listed, next_cursor=shown[-1].first_id if len(rows) > limit else None)
 
 
 def run_summary(service: Service, run: str) -> dict[str, Any]:
     """Return a run's summary. Raises NotFoundError for a run without trials."""
     with service.database.read() as unit:
-        effective = trials.count_effective(unit, tenant=service.tenant, run=run)
-        cancelled = queue_state.cancelled_of_run(unit, tenant=service.tenant, run=run)
-        unfinished = gradings.unfinished_of_run(unit, tenant=service.tenant, run=run)
-        spent = verdicts.spent_on_run(unit, tenant=service.tenant, run=run)
+        return _summary(service, unit, run)
+
+
+def _summary(service: Service, unit: Unit, run: str) -> dict[str, Any]:
+    effective = trials.count_effective(unit, tenant=service.tenant, run=run)
+    cancelled = queue_state.cancelled_of_run(unit, tenant=service.tenant, run=run)
+    unfinished = gradings.unfinished_of_run(unit, tenant=service.tenant, run=run)
+    spent = verdicts.spent_on_run(unit, tenant=service.tenant, run=run)
     if not effective:
-        raise NotFoundError(f"there is no run {run!r}", fix="GET /v1/runs lists the runs")
+        raise no_run(run)
     graded: Counter[str] = Counter()
     failure_modes: Counter[str] = Counter()
     reasons: dict[str, Counter[str]] = {"abstained": Counter(), "ungraded": Counter()}

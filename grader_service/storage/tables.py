@@ -136,6 +136,8 @@ gradings = Table(
     # The reaper looks for expired leases.
     Index(None, "state", "lease_until"),
     Index(None, "tenant", "run", "state", "judge"),
+    # Those who follow a run ask what ended lately.
+    Index(None, "tenant", "run", "done_at", "id"),
     # Dead trials are few among many.
     Index(None, "reason", "judge"),
 )

@@ -69,6 +69,12 @@ def get(unit: Unit, trial_id: str, *, tenant: str) -> Any | None:
     ).first()
 
 
+def of_ids(unit: Unit, trial_ids: Sequence[str]) -> dict[str, Any]:
+    """Return the rows of trials by their ids."""
+    rows = unit.execute(select(trials).where(trials.c.id.in_(trial_ids)))
+    return {row.id: row for row in rows}
+
+
 def by_id(unit: Unit, trial_id: str) -> Any:
     """Return the row of a trial that a grading names: it is there, whoever its tenant is."""
     return unit.execute(select(trials).where(trials.c.id == trial_id)).one()
@@ -100,11 +106,14 @@ def page(
     state: str | None = None,
     outcome: str | None = None,
     needs_review: bool | None = None,
+    client_id: str | None = None,
 ) -> list[Any]:
     """Return up to `limit` trials in the order of their ids, those after the id `after`."""
     statement = select(trials).where(trials.c.tenant == tenant)
     if run is not None:
         statement = statement.where(trials.c.run == run)
+    if client_id is not None:
+        statement = statement.where(trials.c.client_id == client_id)
     if outcome is not None:
         statement = statement.where(trials.c.outcome == outcome)
     if needs_review is not None:
@@ -145,18 +154,25 @@ def _failure_mode(verdict: Verdict) -> str | None:
     return mode[:MAX_FAILURE_MODE] if verdict.verdict == "failure" and mode else None
 
 
-def runs(unit: Unit, *, tenant: str) -> list[Any]:
-    """Return rows (run, trials, first, last) of a tenant, newest run first."""
+def runs(unit: Unit, *, tenant: str, limit: int, before: str | None = None) -> list[Any]:
+    """Return up to `limit` rows (run, first_id, first, last), the run that began last first.
+
+    `first_id` is the run's first trial, `first` and `last` are times; with `before`, only runs
+    whose first trial is older than that one.
+    """
+    first_id = func.min(trials.c.id).label("first_id")
     first = func.min(trials.c.created_at).label("first")
     last = func.max(trials.c.created_at).label("last")
-    return list(
-        unit.execute(
-            select(trials.c.run, func.count().label("trials"), first, last)
-            .where(trials.c.tenant == tenant)
-            .group_by(trials.c.run)
-            .order_by(last.desc())
-        )
+    statement = (
+        select(trials.c.run, first_id, first, last)
+        .where(trials.c.tenant == tenant)
+        .group_by(trials.c.run)
+        .order_by(first_id.desc())
+        .limit(limit)
     )
+    if before is not None:
+        statement = statement.having(first_id < before)
+    return list(unit.execute(statement))
 
 
 def count_effective(unit: Unit, *, tenant: str, run: str) -> list[Any]:

@@ -408,7 +408,8 @@ def test_a_summary_of_an_unknown_run_is_not_found(api: TestClient) -> None:
 
 def test_runs_and_judges_are_listed_without_keys(api: TestClient, frame: bytes) -> None:
     post(api, robot(), {"f0": frame})
-    assert [(run["run"], run["trials"]) for run in api.get("/v1/runs").json()] == [("r1", 1)]
+    [run] = api.get("/v1/runs").json()["runs"]
+    assert (run["run"], run["trials"], run["pending"]["n"]) == ("r1", 1, 1)
     judges = api.get("/v1/judges").json()
     assert [(judge["name"], judge["default"]) for judge in judges] == [("main", True)]
     assert "api_key" not in json.dumps(judges)

@@ -70,11 +70,13 @@ def test_a_run_of_more_trials_than_a_page_holds_comes_whole_and_in_order(
     assert list(client.trials(run="nobody's")) == []
 
 
-@pytest.mark.parametrize("run", ["lab 7", "a?b#c", "50%", "Ω-1", "%2e"])
+@pytest.mark.parametrize("run", ["lab 7", "a?b#c", "50%", "Ω-1", "%2e", "lab/7", "a/aggregate/b"])
 def test_a_run_may_be_called_what_a_url_would_misread(client: Client, run: str) -> None:
     client.submit(robot(run=run), {})
     assert client.run(run)["run"] == run
     assert [trial["run"] for trial in client.trials(run=run)] == [run]
+    assert len(list(client.scorecards(run))) == 1
+    assert client.aggregate(run) == []
 
 
 @pytest.mark.parametrize(

@@ -91,8 +91,10 @@ def test_submit_without_a_service_exits_3_and_says_how_to_start_one(sample_trial
     assert "fix: start one with `autograder up`" in done.stderr
 
 
-@pytest.mark.parametrize("command", ["up", "serve", "worker", "migrate", "export", "estimate"])
+@pytest.mark.parametrize(
+    "command", ["up", "serve", "worker", "migrate", "export r -o x", "estimate"]
+)
 def test_a_server_command_says_what_to_install(command: str) -> None:
-    done = run_base(command)
+    done = run_base(*command.split())
     assert done.returncode == 2
     assert "fix: pip install 'robot-autograder[server]'" in done.stderr
