@@ -89,7 +89,7 @@ def _score(found: Found, scorers: tuple[str, ...], *, keep_bytes: bool) -> Resul
 
 
 def _robot(found: Found, scorers: tuple[str, ...]) -> tuple[SavedTrial, ScoreCard]:
-    if found.kind == "trials":
+    if found.kind != "record":
         raise InputError(
             f"{found.path} holds trials that have no saved record yet",
             fix="submit it (autograder submit), then export the run (autograder export)",

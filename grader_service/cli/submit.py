@@ -28,7 +28,8 @@ def submit_command(
         list[str],
         typer.Argument(
             metavar="PATH",
-            help="Folders with a trials.json, saved records, A320 .jsonl files, or patterns.",
+            help="Folders with a trials.json or trial.json, saved records, A320 .jsonl files, "
+            "logs of inspect-robots, or patterns.",
         ),
     ],
     run: Annotated[str, typer.Option(help="The run that the trials belong to.")] = "default",
@@ -46,6 +47,10 @@ def submit_command(
         bool,
         typer.Option("--fresh", help="Ask the judge even where it has answered the same before."),
     ] = False,
+    frames_dir: Annotated[
+        Path | None,
+        typer.Option(help="Where the frames of logs are, when not where they were stored."),
+    ] = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait for the verdicts and print them.")
     ] = False,
@@ -60,7 +65,14 @@ def submit_command(
     Exit codes: 0 done, 1 some trials were refused or ended ungraded, 2 nothing usable,
     3 the service can't be reached.
     """
-    choices = Choices(run=run, rubric=rubric, judge=judge, fresh=fresh, priority=priority)
+    choices = Choices(
+        run=run,
+        rubric=rubric,
+        judge=judge,
+        fresh=fresh,
+        priority=priority,
+        frames_dir=frames_dir,
+    )
     todo = [draft for found in find_inputs(paths) for draft in drafts(found, choices)]
     if not todo:
         raise InputError("there are no trials in what you named", fix="name at least one trial")

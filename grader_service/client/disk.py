@@ -1,4 +1,4 @@
-"""Trials on disk: saved records, A320 trajectories, and folders with a trials.json."""
+"""Trials on disk: saved records, A320 trajectories, folders of trials, logs of the harness."""
 
 from __future__ import annotations
 
@@ -21,13 +21,23 @@ from grader_service.records.verdict_lines import VERDICTS_PATH, read_verdict_lin
 
 # What an exported A320 trial is called, in its folder.
 TRAJECTORY_PATH: Final = "trajectory.jsonl"
+# What tells of one trial, in a folder with its frames.
+TRIAL_PATH: Final = "trial.json"
+_LISTINGS: Final[Mapping[str, Literal["trials", "trial"]]] = {
+    "trials.json": "trials",
+    TRIAL_PATH: "trial",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One input: a trajectory file, the folder of a saved record, or one that has a trials.json."""
+    """One input: a file (`a320`: a trajectory, `log`: a log of inspect-robots) or a folder.
 
-    kind: Literal["a320", "record", "trials"]
+    The folder of a saved `record`, one with a trials.json (`trials`), or one with a trial.json
+    (`trial`).
+    """
+
+    kind: Literal["a320", "record", "trials", "trial", "log"]
     path: Path
 
 
@@ -36,8 +46,8 @@ def find_inputs(
 ) -> Iterator[Found]:
     """Return the inputs that files, folders and glob patterns name, each once, in sorted order.
 
-    A folder is searched for saved records, trials.json and *.jsonl files. An argument that names
-    nothing goes to `missing`; without it that raises InputError.
+    A folder is searched for saved records, trials.json, trial.json and *.jsonl files; a log must
+    be named. An argument that names nothing goes to `missing`; without it that raises InputError.
     """
     seen: set[str] = set()
     for argument in arguments:
@@ -58,7 +68,8 @@ def nothing_at(argument: str) -> InputError:
     """Return the error of an argument that names nothing."""
     return InputError(
         f"nothing to read at {argument}",
-        fix="name a .jsonl file, a saved record's folder, or a folder with trials.json",
+        fix="name a .jsonl file, a saved record's folder, a folder with trials.json or trial.json, "
+        "or a log of inspect-robots",
     )
 
 
@@ -76,14 +87,17 @@ def _expand(argument: str) -> Iterator[Found]:
                 yield _file(matched)
             elif (matched / RECORD_PATH).exists():
                 yield Found("record", matched)
+            elif (matched / TRIAL_PATH).exists():
+                yield Found("trial", matched)
 
 
 def _file(path: Path) -> Found:
     if path.name == RECORD_PATH:
         return Found("record", path.parent)
-    if path.name == "trials.json":
-        return Found("trials", path.parent)
-    return Found("a320", path)
+    for name, kind in _LISTINGS.items():
+        if path.name == name:
+            return Found(kind, path.parent)
+    return Found("log" if path.suffix == ".json" else "a320", path)
 
 
 def _in_folder(folder: Path) -> Iterator[Found]:
@@ -95,8 +109,9 @@ def _in_folder(folder: Path) -> Iterator[Found]:
             folders.clear()
             yield Found("record", Path(here))
             continue
-        if "trials.json" in files:
-            yield Found("trials", Path(here))
+        for name, kind in _LISTINGS.items():
+            if name in files:
+                yield Found(kind, Path(here))
         for name in sorted(files):
             if name.endswith(".jsonl") and name != VERDICTS_PATH:
                 yield Found("a320", Path(here) / name)

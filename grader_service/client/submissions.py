@@ -11,7 +11,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from grader_service.client.disk import Found, read_bytes, read_saved, trajectory_bytes
+from grader_service.client.disk import (
+    TRIAL_PATH,
+    Found,
+    read_bytes,
+    read_saved,
+    trajectory_bytes,
+)
+from grader_service.client.harvest.log_trials import LogTrial
+from grader_service.client.upstream_runs import UpstreamRun, read_run, scene_of
 from grader_service.errors import AutograderError, InputError
 from grader_service.records.saved import save_trial
 from grader_service.records.strict_json import parse_strict
@@ -32,6 +40,8 @@ _PHASES: Final = {
     "last": "last",
     "parked": "parked",
 }
+# What files beside a trial.json are taken for frames.
+_PICTURES: Final = frozenset({".png", ".jpg", ".jpeg", ".webp", ".npy"})
 # What a trace may call the distance that `min_distance_to_goal` reads.
 _DISTANCES: Final = ("distance", "distance_m", "target_goal_distance_m")
 
@@ -56,21 +66,32 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What a whole submission shares. A trial's own rubric beats `rubric`."""
+    """What a whole submission shares. A trial's own rubric beats `rubric`.
+
+    `frames_dir` is where the frames of logs are, when they are not where they were stored.
+    """
 
     run: str
     rubric: str | Mapping[str, Any] | None = None
     judge: str | None = None
     fresh: bool = False
     priority: int = 0
+    frames_dir: Path | None = None
 
 
 def drafts(found: Found, choices: Choices) -> Iterator[Draft]:
-    """Return the trials of one input. Raises InputError when its trials.json can't be read."""
+    """Return the trials of one input. Raises InputError when what lists them can't be read."""
     if found.kind == "a320":
         yield Draft(found.path.stem, found.path, partial(_a320, found.path, choices))
     elif found.kind == "record":
         yield Draft(found.path.name, found.path, partial(_record, found.path, choices))
+    elif found.kind == "trial":
+        yield Draft(found.path.name, found.path, partial(_folder, found.path, choices))
+    elif found.kind == "log":
+        run = read_run(found.path, choices.frames_dir)
+        for trial in run.trials:
+            name = f"{trial.scene_id}-e{trial.epoch}"
+            yield Draft(name, found.path, partial(_logged, name, run, trial, choices))
     else:
         for entry in entries(found.path):
             name = str(entry.get("id", "?"))
@@ -122,6 +143,39 @@ def _frame_file(folder: Path, sha256: str) -> Path:
     if not matches:
         raise InputError(f"the frame {sha256} of {folder} is missing", fix="export the trial again")
     return matches[0]
+
+
+def _logged(name: str, run: UpstreamRun, trial: LogTrial, choices: Choices) -> Submission:
+    record, scene = run.record_of(trial), scene_of(trial)
+    stored = run.frames_of(trial, record)
+    files = save_trial(record, scene)
+    parts = {"record": files.pop("record.json"), **files}
+    parts |= {f"f{number}": read_bytes(frame.path) for number, frame in enumerate(stored)}
+    # The same whatever the run is called: a harvest finds the trial by it.
+    submission = _common(choices, "robot", trial.client_id) | {
+        "scene": {"id": scene.id, "instruction": scene.instruction},
+        "epoch": trial.epoch,
+        "record": "record",
+        "frames": [
+            {"camera": frame.camera, "phase": frame.phase, "part": f"f{number}"}
+            for number, frame in enumerate(stored)
+        ],
+    }
+    return Submission(name, submission, parts)
+
+
+def _folder(folder: Path, choices: Choices) -> Submission:
+    """Return the trial of a folder with a trial.json, its frames named <phase>_<camera>.<ext>."""
+    path = folder / TRIAL_PATH
+    entry = parse_strict(read_bytes(path), what=str(path))
+    if not isinstance(entry, dict):
+        raise InputError(f"{path} holds no trial", fix='write {"instruction": "…"}')
+    pictures = {
+        file.stem: file.name
+        for file in sorted(folder.iterdir())
+        if file.suffix.lower() in _PICTURES and file.stem.partition("_")[0] in _PHASES
+    }
+    return _entry(folder, {"id": folder.resolve().name, "frames": pictures, **entry}, choices)
 
 
 def entries(folder: Path) -> Sequence[Mapping[str, Any]]:

@@ -96,6 +96,21 @@ def test_a_file_whose_name_looks_like_a_pattern_is_that_file(tree: Path) -> None
     assert names(tree, tree / "runs/[b].jsonl") == [("a320", "runs/[b].jsonl")]
 
 
+def test_a_folder_with_a_trial_json_is_one_trial_however_it_is_named(tmp_path: Path) -> None:
+    write(tmp_path, {"mine/a/trial.json": b"{}", "mine/b/trial.json": b"{}"})
+    both = [("trial", "mine/a"), ("trial", "mine/b")]
+    assert names(tmp_path, tmp_path) == both
+    assert names(tmp_path, tmp_path / "mine/a/trial.json", tmp_path / "mine/b") == both
+    assert names(tmp_path, tmp_path / "mine/*") == both
+
+
+def test_another_json_file_is_taken_for_a_log_where_it_is_named(tmp_path: Path) -> None:
+    write(tmp_path, {"logs/pour_1a.json": b"{}", "logs/actions/x.txt": b""})
+    assert names(tmp_path, tmp_path / "logs/*.json") == [("log", "logs/pour_1a.json")]
+    with pytest.raises(InputError, match="nothing to read"):
+        names(tmp_path, tmp_path / "logs")
+
+
 def test_what_is_named_twice_or_reached_by_a_link_is_found_once(tree: Path) -> None:
     (tree / "link.jsonl").symlink_to(tree / "c.jsonl")
     inputs = [tree / "runs", tree / "runs/a.jsonl", tree / "c.jsonl", tree / "link.jsonl"]

@@ -213,3 +213,69 @@ def test_an_export_that_was_changed_is_not_submitted(tmp_path: Path, data: Path)
     (tmp_path / "manifest.json").write_text('{"schema": "manifest/1", "files": {}}')
     with pytest.raises(RecordError, match=r"trajectory\.jsonl is not listed"):
         next(drafts(Found("a320", tmp_path / "trajectory.jsonl"), CHOICES)).build()
+
+
+def trial_folder(folder: Path, **entry: Any) -> Path:
+    """Write a trial.json beside pictures."""
+    folder.mkdir(parents=True)
+    (folder / "trial.json").write_text(json.dumps(entry))
+    for name in ("first_front.png", "last_front.PNG", "parked_wrist_left.npy"):
+        (folder / name).write_bytes(name.encode())
+    for name in ("notes_front.png", "first.png", "last_front.txt"):
+        (folder / name).write_bytes(b"something else")
+    return folder
+
+
+def test_a_folder_with_a_trial_json_is_a_trial_whose_frames_are_named_by_phase_and_camera(
+    tmp_path: Path,
+) -> None:
+    folder = trial_folder(tmp_path / "pad-01", instruction="Do it.", rubric="Done?")
+    (folder / "first.png").unlink()
+    submission = built(folder)
+    assert submission.trial["client_id"] == "r/pad-01"
+    assert submission.trial["scene"] == {"id": "pad-01", "instruction": "Do it."}
+    assert submission.trial["rubric"] == "Done?"
+    assert {
+        (frame["phase"], frame["camera"]): submission.parts[frame["part"]]
+        for frame in submission.trial["frames"]
+    } == {
+        ("first", "front"): b"first_front.png",
+        ("last", "front"): b"last_front.PNG",
+        ("parked", "wrist_left"): b"parked_wrist_left.npy",
+    }
+
+
+def test_a_trial_json_may_name_the_trial_and_list_its_frames_itself(tmp_path: Path) -> None:
+    frames = {"last_top": "notes_front.png"}
+    folder = trial_folder(tmp_path / "x", id="mine", instruction="Do it.", frames=frames)
+    submission = built(folder)
+    assert submission.name == submission.trial["scene"]["id"] == "mine"
+    assert [frame["camera"] for frame in submission.trial["frames"]] == ["top"]
+    assert submission.parts["f0"] == b"something else"
+
+
+def test_a_trial_of_a_folder_says_what_is_wrong_with_it(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="'instruction' is missing"):
+        built(trial_folder(tmp_path / "a"))
+    with pytest.raises(InputError, match="the frame key 'first' names no phase and camera"):
+        built(trial_folder(tmp_path / "b", instruction="x"))
+    folder = trial_folder(tmp_path / "c", instruction="x")
+    for content in ("[]", "{", '{"instruction": "x", "instruction": "y"}'):
+        (folder / "trial.json").write_text(content)
+        with pytest.raises(InputError, match=r"trial\.json"):
+            built(folder)
+
+
+def test_a_plain_folder_of_trials_is_taken_by_the_service(
+    client: Client, tmp_path: Path, sample_trials: Path
+) -> None:
+    for name in ("pad-01", "pad-02"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "trial.json").write_text('{"instruction": "Put it on the pad."}')
+        for phase, file in (("first", "initial"), ("last", "final")):
+            shutil.copy(sample_trials / name / f"{file}_front.jpg", folder / f"{phase}_front.jpg")
+    for draft in drafted(tmp_path, choices=Choices(run="plain")):
+        submission = draft.build()
+        client.submit(submission.trial, submission.parts)
+    assert [trial["scene_id"] for trial in client.trials(run="plain")] == ["pad-01", "pad-02"]

@@ -1,0 +1,1 @@
+"""Verdicts back into the logs that `inspect_robots` saved."""
