@@ -1,0 +1,1 @@
+"""Plug-ins of other programs: the robot harness, and pytest."""

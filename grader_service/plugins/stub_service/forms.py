@@ -1,0 +1,88 @@
+"""The JSON that the routes take: the forms of the service, without its packages."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeVar
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from grader_service.errors import InputError
+
+Name = Annotated[
+    str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")
+]
+Priority = Annotated[int, Field(strict=True, ge=-10, le=10)]
+Form = TypeVar("Form", bound=BaseModel)
+
+
+class _Form(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class FrameIn(_Form):
+    """One uploaded frame: which camera and phase, and the part that holds its bytes."""
+
+    camera: Name
+    phase: Literal["first", "last", "parked"]
+    part: Name
+
+
+class SceneIn(_Form):
+    """The initial condition. `metadata.rubric`, if any, beats the submission's rubric."""
+
+    id: Name
+    instruction: str = Field(min_length=1, max_length=20_000)
+    metadata: dict[str, Any] = {}
+
+
+class RobotTrialIn(_Form):
+    """The part `trial` of a robot submission."""
+
+    kind: Literal["robot"]
+    run: Name
+    scene: SceneIn
+    epoch: int = Field(default=0, ge=0, le=1_000_000)
+    client_id: Name | None = None
+    rubric: str | dict[str, Any] | None = None
+    judge: Name | None = None
+    priority: Priority = 0
+    fresh: bool = False
+    record: Name | None = None
+    frames: list[FrameIn] = Field(default=[], max_length=64)
+
+
+class A320TrialIn(_Form):
+    """The part `trial` of an A320 submission; the part `trajectory` holds the JSONL."""
+
+    kind: Literal["a320"]
+    run: Name
+    client_id: Name | None = None
+    rubric: str | dict[str, Any] | None = None
+    judge: Name | None = None
+    priority: Priority = 0
+    fresh: bool = False
+
+
+class TrialQuery(_Form):
+    """Filters and position of a listing."""
+
+    run: str | None = None
+    state: Literal["queued", "running", "done", "cancelled"] | None = None
+    outcome: Literal["graded", "abstained", "ungraded"] | None = None
+    needs_review: bool | None = None
+    client_id: str | None = None
+    cursor: UUID | None = None
+    limit: int = Field(default=100, ge=1, le=1000)
+
+
+def validated(form: type[Form], value: Any, *, what: str) -> Form:
+    """Return a value in its form. Raises InputError that names where `what` is of another."""
+    try:
+        return form.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join([what, *map(str, first["loc"])])
+        raise InputError(f"{where}: {first['msg']}", fix="see docs/testing-your-harness.md") from (
+            error
+        )
