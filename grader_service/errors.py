@@ -82,6 +82,13 @@ class UsageError(InputError):
     status = 400
 
 
+class TooSlowError(InputError):
+    """The body did not come in time. The same request may well succeed the next time."""
+
+    slug = "too-slow"
+    status = 408
+
+
 class TooLargeError(InputError):
     """The body or one of its parts is over its limit."""
 

@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 
 from grader_service import __version__
-from grader_service.api import health, problems, queue, runs, trials, verdicts
+from grader_service.api import catalog, health, problems, queue, runs, trials, verdicts
 from grader_service.api.body import Limits
 from grader_service.api.events import Looks
 from grader_service.api.schemas import A320TrialIn, RobotTrialIn
@@ -27,8 +27,8 @@ def create_app(service: Service, limits: Limits) -> FastAPI:
     app.state.service = service
     app.state.limits = limits
     app.state.looks = Looks(service)
-    for router in (trials.router, verdicts.router, runs.router, queue.router, health.router):
-        app.include_router(router)
+    for room in (trials, verdicts, runs, catalog, queue, health):
+        app.include_router(room.router)
     problems.install(app)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app

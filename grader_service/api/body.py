@@ -14,7 +14,13 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import parse_options_header
 from starlette.requests import ClientDisconnect, Request
 
-from grader_service.errors import InputError, MediaTypeError, TooLargeError, UsageError
+from grader_service.errors import (
+    InputError,
+    MediaTypeError,
+    TooLargeError,
+    TooSlowError,
+    UsageError,
+)
 from grader_service.records.strict_json import parse_strict
 
 if TYPE_CHECKING:
@@ -116,7 +122,7 @@ async def _in_time(limits: Limits) -> AsyncIterator[None]:
         async with asyncio.timeout(limits.seconds):
             yield
     except TimeoutError as error:
-        raise UsageError(
+        raise TooSlowError(
             f"the body did not arrive within {limits.seconds:.0f} s", fix="send it again, faster"
         ) from error
     except ClientDisconnect as error:

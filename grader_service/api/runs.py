@@ -106,20 +106,3 @@ def get_aggregate(run: str, service: ServiceDep, include_errors: bool = False) -
 def get_run(run: str, service: ServiceDep) -> dict[str, Any]:
     """Read a run's summary: the three accounts, and the rate with its interval if there is one."""
     return summary.run_summary(service, run)
-
-
-@router.get("/judges")
-def list_judges(service: ServiceDep) -> list[dict[str, Any]]:
-    """List the configured judges. Keys are never shown."""
-    return [
-        {
-            "name": name,
-            "provider": judge.provider.kind,
-            "model": judge.provider.model,
-            "base_url": judge.provider.base_url,
-            "digest": judge.digest,
-            "default": name == service.judges.default,
-            "stub": judge.stub,
-        }
-        for name, judge in sorted(service.judges.by_name.items())
-    ]

@@ -14,7 +14,16 @@ from grader_service.client import calls
 from grader_service.client.folders import write_files
 from grader_service.client.following import POLL_S, SILENCE_S, Following, Lines, Patience
 from grader_service.client.http import DEFAULT_URL
-from grader_service.client.types import Grading, ListedRun, Progress, RunSummary, Trial, Verdict
+from grader_service.client.types import (
+    Grading,
+    Judge,
+    ListedRun,
+    Progress,
+    RunSummary,
+    StoredRubric,
+    Trial,
+    Verdict,
+)
 
 T = TypeVar("T")
 
@@ -156,6 +165,14 @@ class AsyncClient:
 
     async def aggregate(self, run: str, *, include_errors: bool = False) -> list[dict[str, Any]]:
         return await self._send(calls.aggregate(run, include_errors=include_errors))
+
+    # --- judges and rubrics ---------------------------------------------------------------------
+
+    async def judges(self) -> list[Judge]:
+        return await self._send(calls.judges())
+
+    async def rubric(self, reference: str) -> StoredRubric:
+        return await self._send(calls.rubric(reference))
 
     # --- the queue ------------------------------------------------------------------------------
 

@@ -18,7 +18,15 @@ from urllib.parse import quote
 
 import httpx2
 
-from grader_service.client.types import Grading, ListedRun, RunSummary, Trial, Verdict
+from grader_service.client.types import (
+    Grading,
+    Judge,
+    ListedRun,
+    RunSummary,
+    StoredRubric,
+    Trial,
+    Verdict,
+)
 from grader_service.errors import (
     AutograderError,
     ConflictError,
@@ -30,8 +38,8 @@ from grader_service.errors import (
 T = TypeVar("T")
 
 _BY_STATUS: Final[Mapping[int, type[AutograderError]]] = {404: NotFoundError, 409: ConflictError}
-# The service, its database or a proxy before it is not there now; nothing was stored.
-_BUSY: Final = frozenset({502, 503, 504})
+# The service, its database or a proxy before it is not there now, or has too much to do.
+_BUSY: Final = frozenset({408, 425, 429, 502, 503, 504})
 _LONGEST_PAUSE_S: Final = 10.0
 
 
@@ -169,6 +177,18 @@ def cancel(run: str | None, trials: Sequence[str]) -> Call[int]:
     return _post("/v1/queue/cancel", _number("cancelled"), {"run": run, "trials": list(trials)})
 
 
+def judges() -> Call[list[Judge]]:
+    def listed(response: httpx2.Response) -> list[Judge]:
+        found: list[Judge] = _object(response)["judges"]
+        return found
+
+    return _get("/v1/judges", listed)
+
+
+def rubric(reference: str) -> Call[StoredRubric]:
+    return _get(f"/v1/rubrics/{quote(reference)}", _object)
+
+
 def readiness() -> Call[dict[str, Any]]:
     return _get("/readyz", _object)
 
@@ -241,7 +261,7 @@ def check(response: httpx2.Response) -> None:
 
 
 def refusal(response: httpx2.Response) -> AutograderError:
-    """Return the error that a response is: UnavailableError for 5xx.
+    """Return the error that a response is: UnavailableError for 5xx and what may pass (429).
 
     Others are NotFoundError, ConflictError, or InputError.
     """
@@ -253,7 +273,7 @@ def refusal(response: httpx2.Response) -> AutograderError:
         body = {}
     detail = str(body.get("detail") or f"HTTP {response.status_code}")
     fix = body.get("fix")
-    if response.is_server_error:
+    if response.is_server_error or is_busy(response):
         fix = fix or "try again; the log of the service has more"
         return UnavailableError(detail, fix=fix, retry_after=_retry_after(response))
     return _BY_STATUS.get(response.status_code, InputError)(detail, fix=fix)

@@ -13,7 +13,16 @@ import httpx2
 from grader_service.client import calls
 from grader_service.client.folders import write_files
 from grader_service.client.following import POLL_S, SILENCE_S, Following, Lines, Patience
-from grader_service.client.types import Grading, ListedRun, Progress, RunSummary, Trial, Verdict
+from grader_service.client.types import (
+    Grading,
+    Judge,
+    ListedRun,
+    Progress,
+    RunSummary,
+    StoredRubric,
+    Trial,
+    Verdict,
+)
 
 DEFAULT_URL = "http://127.0.0.1:8400"
 
@@ -23,10 +32,10 @@ T = TypeVar("T")
 class Client:
     """Talks to one service. Thread-safe; use it as a context manager.
 
-    Every method raises UnavailableError when the service can't be reached or answers 5xx, and
-    InputError, NotFoundError or ConflictError for what it refuses. With `retry_s`, what does no
-    harm when it is sent twice (reading, and submitting under a client id) is sent again while the
-    service is away, for so many seconds at most.
+    Every method raises UnavailableError when the service can't be reached, answers 5xx or has too
+    much to do, and InputError, NotFoundError or ConflictError for what it refuses. With `retry_s`,
+    what does no harm when it is sent twice (reading, and submitting under a client id) is sent
+    again while the service is away, for so many seconds at most.
     """
 
     def __init__(
@@ -176,6 +185,16 @@ class Client:
     def aggregate(self, run: str, *, include_errors: bool = False) -> list[dict[str, Any]]:
         """Return what the A320 trials of a run come to, by scenario and model."""
         return self._send(calls.aggregate(run, include_errors=include_errors))
+
+    # --- judges and rubrics ---------------------------------------------------------------------
+
+    def judges(self) -> list[Judge]:
+        """Return the configured judges. Without any, trials wait."""
+        return self._send(calls.judges())
+
+    def rubric(self, reference: str) -> StoredRubric:
+        """Return a rubric by its id in the library, or by its digest."""
+        return self._send(calls.rubric(reference))
 
     # --- the queue ------------------------------------------------------------------------------
 

@@ -142,6 +142,24 @@ class ListedRun(RunSummary):
     last_submitted_at: float
 
 
+class Judge(TypedDict):
+    """A configured judge. Its digest changes with whatever changes its answers."""
+
+    name: str
+    provider: str
+    model: str
+    stub: bool
+    default: bool
+    digest: str
+
+
+class StoredRubric(TypedDict):
+    """A rubric, and the digest of its canonical form."""
+
+    digest: str
+    rubric: dict[str, Any]
+
+
 @dataclass(frozen=True, slots=True)
 class SummaryChanged:
     """A run's summary as it is now."""

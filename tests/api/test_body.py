@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from grader_service.api.body import Limits, read_parts
-from grader_service.errors import AutograderError, TooLargeError, UsageError
+from grader_service.errors import AutograderError, TooLargeError, TooSlowError
 
 HEAD = b'--b\r\nContent-Disposition: form-data; name="f0"\r\n\r\n'
 
@@ -51,7 +51,7 @@ def test_reading_ends_with_the_chunk_that_goes_over_the_limit(limits: Limits) ->
 
 def test_a_body_that_drips_in_is_given_up() -> None:
     body = Body([HEAD, *[b"x"] * 1000], pause_s=0.05)
-    with pytest.raises(UsageError, match="did not arrive"):
+    with pytest.raises(TooSlowError, match="did not arrive"):
         body.read(Limits(seconds=0.2))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -406,10 +405,7 @@ def test_a_summary_of_an_unknown_run_is_not_found(api: TestClient) -> None:
     problem(api.get("/v1/runs/none"), 404, "not-found")
 
 
-def test_runs_and_judges_are_listed_without_keys(api: TestClient, frame: bytes) -> None:
+def test_runs_are_listed_with_their_accounts(api: TestClient, frame: bytes) -> None:
     post(api, robot(), {"f0": frame})
     [run] = api.get("/v1/runs").json()["runs"]
     assert (run["run"], run["trials"], run["pending"]["n"]) == ("r1", 1, 1)
-    judges = api.get("/v1/judges").json()
-    assert [(judge["name"], judge["default"]) for judge in judges] == [("main", True)]
-    assert "api_key" not in json.dumps(judges)

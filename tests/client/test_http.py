@@ -51,6 +51,16 @@ def test_what_was_submitted_can_be_read_again(client: Client, sample_trials: Pat
     assert client.readiness()["ready"] is True
 
 
+def test_rubrics_and_judges_can_be_looked_up_by_name(client: Client) -> None:
+    found = client.rubric("robot/place-in-goal")
+    assert found["rubric"]["id"] == "robot/place-in-goal"
+    assert client.rubric(found["digest"]) == found
+    # This service has none.
+    assert client.judges() == []
+    with pytest.raises(NotFoundError, match="did you mean robot/place-in-goal"):
+        client.rubric("robot/place-in-gaol")
+
+
 def test_a_cockpit_run_goes_in_and_its_card_comes_out(client: Client, data: Path) -> None:
     trajectory = (data / "a320" / "g01_apu_full.jsonl").read_bytes()
     submitted = client.submit({"kind": "a320", "run": "a"}, {"trajectory": trajectory})

@@ -71,8 +71,9 @@ class AutograderGrader:
     def preflight(self) -> None:
         """Ask the service once whether it takes trials, before the robot moves.
 
-        Raises ConfigError when what answers is no service, and when the run is to wait for
-        verdicts of a service that does not answer. Otherwise trials are kept until it does.
+        Raises ConfigError when what answers is no service or does not know the rubric or the judge,
+        and when the run is to wait for verdicts of a service that does not answer. Otherwise trials
+        are kept until it does.
         """
         with self._check:
             if self._checked:
@@ -80,6 +81,8 @@ class AutograderGrader:
             try:
                 with Client(self._options.url, timeout_s=_PREFLIGHT_S) as client:
                     causes = client.readiness().get("causes")
+                    if isinstance(causes, list):
+                        self._check_names(client)
             except UnavailableError as error:
                 if self._options.wait:
                     raise _config_error(error) from error
@@ -95,6 +98,18 @@ class AutograderGrader:
         self._voice.say(f"run {self._options.run} at {self._options.url}")
         for cause in causes:
             self._voice.say(f"warning: {cause}")
+
+    def _check_names(self, client: Client) -> None:
+        rubric, judge = self._options.rubric, self._options.judge
+        # With white space it is a sentence, which every service takes.
+        if rubric is not None and len(rubric.split()) == 1:
+            client.rubric(rubric)
+        judges = [known["name"] for known in client.judges()]
+        if judge is not None and judges and judge not in judges:
+            raise ConfigError(
+                f"there is no judge {judge!r} at {self._options.url}.\n"
+                f"fix: -G judge={' or '.join(judges)}, or leave it out"
+            )
 
     def grade(self, record: Any, scene: Any) -> None:
         """Hand a trial over. Whatever goes wrong is said on stderr; the run goes on."""

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 from uuid import UUID
 
-from grader_service.errors import InputError, NotFoundError
+from grader_service.errors import InputError, NotFoundError, RubricError
+from grader_service.judging.rubric import library, library_rubric
 from grader_service.plugins.stub_service.forms import TrialQuery, validated
 from grader_service.plugins.stub_service.multipart import read_parts
 from grader_service.plugins.stub_service.server import (
@@ -58,6 +59,11 @@ class Routes:
             ("v1", "trials", "{}", "verdicts"): {"GET": self._verdicts},
             ("v1", "trials", "{}", "files"): {"GET": self._files},
             ("v1", "runs", "{}"): {"GET": self._run},
+            # Without any, every name of one is taken.
+            ("v1", "judges"): {"GET": lambda _: json_response({"judges": []})},
+            ("v1", "rubrics"): {"GET": self._rubrics},
+            ("v1", "rubrics", "{}"): {"GET": self._rubric},
+            ("v1", "rubrics", "{}", "{}"): {"GET": self._rubric},
         }
 
     def answer(self, request: Request) -> Response:
@@ -172,6 +178,22 @@ class Routes:
         raise NotFoundError(
             f"there is no trial {trial_id}", fix="GET /v1/trials lists the trials that there are"
         )
+
+    # --- rubrics --------------------------------------------------------------------------------
+
+    def _rubrics(self, _: Request) -> Response:
+        fields = ("id", "kind", "title", "digest")
+        known = [library()[id_] for id_ in sorted(library())]
+        return json_response(
+            {"rubrics": [{name: getattr(rubric, name) for name in fields} for rubric in known]}
+        )
+
+    def _rubric(self, _: Request, *steps: str) -> Response:
+        try:
+            rubric = library_rubric("/".join(steps))
+        except RubricError as error:
+            raise NotFoundError(error.message, fix=error.fix) from error
+        return json_response({"digest": rubric.digest, "rubric": rubric.to_dict()})
 
     # --- runs -----------------------------------------------------------------------------------
 

@@ -391,8 +391,9 @@ def test_what_an_earlier_run_left_in_the_spool_is_sent_by_the_next_one(
 def test_what_the_service_refuses_is_said_marked_and_kept(
     stack: Stack, spool: Path, logs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = grader(stack.url, spool, wait=True, rubric="robot/no-such-rubric")
-    inspect_robots.eval(bench(("Lift the cup",)), "noop", Rig(), grader=made, log_dir=str(logs))
+    made = grader(stack.url, spool, wait=True)
+    task = bench(("Lift the cup",), metadata={"rubric": "robot/no-such-rubric"})
+    inspect_robots.eval(task, "noop", Rig(), grader=made, log_dir=str(logs))
     [trial] = trials_in(saved_log(logs))
     assert trial["marker"]["state"] == "rejected"
     assert "there is no rubric 'robot/no-such-rubric'" in trial["marker"]["reason"]
@@ -546,6 +547,21 @@ def test_another_service_that_says_it_is_ready_is_refused_before_the_robot_moves
 
     with serving(other) as url, pytest.raises(ConfigError, match="is no autograder service"):
         grader(url, spool)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"rubric": "robot/place-in-gaol"}, "did you mean robot/place-in-goal"),
+        ({"judge": "careful"}, "there is no judge 'careful'"),
+    ],
+)
+def test_a_name_that_the_service_does_not_know_is_refused_before_the_robot_moves(
+    stack: Stack, spool: Path, options: dict[str, str], told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told) as refused:
+        grader(stack.url, spool, **options)
+    assert "fix: " in str(refused.value)
 
 
 @pytest.mark.parametrize("abstains", [False, True])

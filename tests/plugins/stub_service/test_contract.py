@@ -322,6 +322,15 @@ def test_a_run_is_listed_page_by_page_and_summed_up_alike(both: tuple[Side, Side
     assert seen[0]["summary"]["graded"] == {"n": 3, "success": 3, "failure": 0}
 
 
+@pytest.mark.parametrize(
+    "path", ["/v1/rubrics", "/v1/rubrics/robot/push", "/v1/rubrics/robot/pusch", "/v1/rubrics/x"]
+)
+def test_rubrics_are_told_alike(both: tuple[Side, Side], path: str) -> None:
+    answers = [side.http.get(path) for side in both]
+    assert answers[0].status_code == answers[1].status_code
+    assert answers[0].json() == answers[1].json()
+
+
 def test_health_is_told_alike(both: tuple[Side, Side]) -> None:
     alive = [side.http.get("/healthz").json() for side in both]
     assert alive[0] == alive[1] == {"status": "ok"}
