@@ -10,7 +10,7 @@ PYTHON := $(shell for p in python3.14 python3.13 python3.12 python3.11 python3 p
 	if command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
 	then echo $$p; break; fi; done)
 T ?= tests
-BENCHMARKS := a320_scoring robot_records score_many frame_preparation judge_cost submissions queue_efficiency queue_size
+BENCHMARKS := a320_scoring robot_records score_many frame_preparation judge_cost submissions queue_efficiency queue_size memory harness
 
 ##@ Use it
 .PHONY: demo

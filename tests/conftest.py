@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,10 @@ os.environ.pop("COLUMNS", None)
 for _name in list(os.environ):
     if _name.startswith(("AUTOGRADER_", "OPENAI_", "ANTHROPIC_")):
         del os.environ[_name]
+
+# A shell that runs the tests in the background makes them, and what they start, deaf to Ctrl-C.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes says nothing on a busy machine. The rest is as Hypothesis has it: where
 # CI is set, it draws the same examples each time.

@@ -281,7 +281,7 @@ def test_one_bad_trial_is_named_and_the_others_are_graded(folder: Path, model: S
     [
         ([TRIALS, "--stub"], "vlm", "--out"),
         ([TRIALS, "--out", "x"], "vlm", "OPENAI_API_KEY"),
-        ([TRIALS, "--out", "x", "--judge", "anthropic:m"], "vlm", "the key of anthropic"),
+        ([TRIALS, "--out", "x", "--judge", "anthropic:m"], "vlm", "ANTHROPIC_API_KEY"),
         ([TRIALS, "--out", "x"], "nobody", "operator"),
         ([TRIALS, "--out", "x", "--stub"], "operator", "--stub"),
         ([TRIALS, "--out", "x"], "service", "autograder submit"),

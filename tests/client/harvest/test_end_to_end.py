@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from inspect_robots import eval as run_eval
 from inspect_robots.registry import resolve
@@ -16,6 +14,7 @@ from inspect_robots.registry import task as register_task
 from inspect_robots.scorer import Score as UpstreamScore
 from typer.testing import CliRunner
 
+from examples.lit_kitchen import LitKitchen
 from grader_service.cli.main import app
 from grader_service.providers.stub import StubModel
 from tests.plugins.harness.rig import INSTRUCTIONS, SCRIPT, Rig, bench, grader, settle
@@ -45,32 +44,6 @@ class PerStep:
     def __call__(self, record: Any, _target: Any) -> UpstreamScore:
         success = record.operator_judgement == "success"
         return UpstreamScore(success / len(record.steps))
-
-
-class LitKitchen:
-    """The kitchen of kitchenbench, whose camera sees black only, with pictures."""
-
-    def __init__(self) -> None:
-        self._kitchen = resolve("embodiment", "kitchen")
-        self.info = self._kitchen.info
-
-    def reset(self, scene: Any, *, seed: int | None = None) -> Any:
-        return self._lit(self._kitchen.reset(scene, seed=seed), seed or 0)
-
-    def step(self, action: Any) -> Any:
-        result = self._kitchen.step(action)
-        return replace(result, observation=self._lit(result.observation, 1))
-
-    def close(self) -> None:
-        self._kitchen.close()
-
-    def _lit(self, observation: Any, seed: int) -> Any:
-        noise = np.random.default_rng(seed)
-        images = {
-            camera: noise.integers(0, 255, image.shape, np.uint8)
-            for camera, image in observation.images.items()
-        }
-        return replace(observation, images=images)
 
 
 @register_task("tests/cups")

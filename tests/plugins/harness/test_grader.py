@@ -110,9 +110,9 @@ def test_a_run_that_waits_has_every_kind_of_ending_in_its_log(
 def test_a_trial_that_the_robot_decided_is_adopted_and_submitted_without_a_call(
     stack: Stack, spool: Path, logs: Path, model: StubModel
 ) -> None:
-    run, asked = run_name(), len(model.log)
+    run = run_name()
     made = grader(stack.url, spool, run=run)
-    task = bench(("Reach the cube",), steps=50)
+    task = bench((f"Reach the cube of {run}",), steps=50)
     inspect_robots.eval(task, "scripted", Rig(), grader=made, log_dir=str(logs))
     [trial] = trials_in(saved_log(logs))
     assert (trial["judgement"], trial["source"]) == ("success", "embodiment")
@@ -122,7 +122,8 @@ def test_a_trial_that_the_robot_decided_is_adopted_and_submitted_without_a_call(
         found = client.find(trial["marker"]["client_id"])
     assert found is not None
     assert (found["state"], found["verdict"], found["source"]) == ("done", "success", "embodiment")
-    assert len(model.log) == asked
+    # Other tests' trials may be asked about meanwhile.
+    assert [call for call in model.log if run in str(call)] == []
 
 
 @pytest.mark.parametrize("said", ["y", "failure", "partial"])
