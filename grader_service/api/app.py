@@ -11,7 +11,7 @@ from grader_service import __version__
 from grader_service.api import catalog, health, problems, queue, runs, trials, verdicts
 from grader_service.api.body import Limits
 from grader_service.api.events import Looks
-from grader_service.api.schemas import A320TrialIn, RobotTrialIn
+from grader_service.client.forms import A320TrialIn, RobotTrialIn
 from grader_service.grading.service import Service
 
 

@@ -8,12 +8,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from python_multipart import MultipartParser
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import parse_options_header
 from starlette.requests import ClientDisconnect, Request
 
+from grader_service.client.forms import validated
 from grader_service.errors import (
     InputError,
     MediaTypeError,
@@ -96,16 +97,6 @@ def openapi_of(model: type[BaseModel]) -> dict[str, Any]:
     """Return what a route that uses `read_json` says of its body in the OpenAPI document."""
     schema = {"schema": model.model_json_schema()}
     return {"requestBody": {"required": True, "content": {"application/json": schema}}}
-
-
-def validated(model: type[Model], value: Any, *, what: str) -> Model:
-    """Return a value in its form. Raises InputError that names where `what` is of another."""
-    try:
-        return model.model_validate(value)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join([what, *map(str, first["loc"])])
-        raise InputError(f"{where}: {first['msg']}", fix="see /docs for the form") from error
 
 
 def _refuse_encodings(request: Request) -> None:

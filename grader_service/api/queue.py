@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from grader_service.api.body import Limits, openapi_of, read_json
 from grader_service.api.problems import PROBLEM
-from grader_service.api.schemas import Name
 from grader_service.api.state import limits_of, service_of
+from grader_service.client.forms import Name
 from grader_service.grading import queue_control
 from grader_service.grading.service import Service
 

@@ -2,74 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field
 
+from grader_service.client.forms import Name
 from grader_service.grading.read import TrialView
 from grader_service.grading.regrade import QueuedGrading
 from grader_service.records.verdict import Verdict
-
-# Printable, no control characters: names end up in logs, paths of exports and pages.
-Name = Annotated[
-    str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")
-]
-
-# Higher first among the trials that wait for a judge.
-Priority = Annotated[int, Field(strict=True, ge=-10, le=10)]
-
-
-class FrameIn(BaseModel):
-    """One uploaded frame: which camera and phase, and the part that holds its bytes."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    camera: Name
-    phase: Literal["first", "last", "parked"]
-    part: Name
-
-
-class SceneIn(BaseModel):
-    """The initial condition. `metadata.rubric`, if any, beats the submission's rubric."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    id: Name
-    instruction: str = Field(min_length=1, max_length=20_000)
-    metadata: dict[str, Any] = {}
-
-
-class RobotTrialIn(BaseModel):
-    """The part `trial` of a robot submission."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    kind: Literal["robot"]
-    run: Name
-    scene: SceneIn
-    epoch: int = Field(default=0, ge=0, le=1_000_000)
-    client_id: Name | None = None
-    rubric: str | dict[str, Any] | None = None
-    judge: Name | None = None
-    priority: Priority = 0
-    fresh: bool = False
-    record: Name | None = None
-    frames: list[FrameIn] = Field(default=[], max_length=64)
-
-
-class A320TrialIn(BaseModel):
-    """The part `trial` of an A320 submission; the part `trajectory` holds the JSONL."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    kind: Literal["a320"]
-    run: Name
-    client_id: Name | None = None
-    rubric: str | dict[str, Any] | None = None
-    judge: Name | None = None
-    priority: Priority = 0
-    fresh: bool = False
 
 
 class GradingIn(BaseModel):

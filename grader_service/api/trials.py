@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel
 
-from grader_service.api.body import Limits, read_parts, validated
+from grader_service.api.body import Limits, read_parts
 from grader_service.api.problems import PROBLEM
 from grader_service.api.schemas import (
-    A320TrialIn,
-    RobotTrialIn,
     TrialOut,
     TrialsOut,
     VerdictOut,
 )
 from grader_service.api.state import limits_of, service_of
+from grader_service.client.forms import A320TrialIn, RobotTrialIn, TrialQuery, validated
 from grader_service.errors import ConflictError, InputError
 from grader_service.grading import read
 from grader_service.grading.export import archive, export_trial
@@ -184,20 +182,6 @@ def _only_parts(parts: dict[str, bytes], known: set[str]) -> None:
             f"nothing in 'trial' names the part {unknown[0]!r}",
             fix="name it as the record or in frames, or leave it out",
         )
-
-
-class TrialQuery(BaseModel):
-    """Filters and position of a listing."""
-
-    model_config = {"extra": "forbid"}
-
-    run: str | None = None
-    state: Literal["queued", "running", "done", "cancelled"] | None = None
-    outcome: Literal["graded", "abstained", "ungraded"] | None = None
-    needs_review: bool | None = None
-    client_id: str | None = None
-    cursor: UUID | None = None
-    limit: Annotated[int, Query(ge=1, le=1000)] = 100
 
 
 @router.get("", responses={422: PROBLEM})

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 from uuid import UUID
 
+from grader_service.client.forms import TrialQuery, validated
 from grader_service.errors import InputError, NotFoundError, RubricError
 from grader_service.judging.rubric import library, library_rubric
-from grader_service.plugins.stub_service.forms import TrialQuery, validated
 from grader_service.plugins.stub_service.multipart import read_parts
 from grader_service.plugins.stub_service.server import (
     Request,

@@ -9,10 +9,10 @@ from functools import cached_property
 from typing import Any, Final
 from uuid import uuid4
 
+from grader_service.client.forms import A320TrialIn, RobotTrialIn, validated
 from grader_service.client.types import Trial as TrialAnswer
 from grader_service.errors import ConflictError, FrameError, InputError, RecordError
 from grader_service.graders.trial import Trial, new_verdict, robot_trial, submitted_files
-from grader_service.plugins.stub_service.forms import A320TrialIn, RobotTrialIn, validated
 from grader_service.records.canonical import digest, digest_of
 from grader_service.records.saved import save_trial
 from grader_service.records.strict_json import parse_strict

@@ -12,12 +12,10 @@ import httpx2
 import numpy as np
 import pytest
 
-from grader_service.api import schemas
 from grader_service.api.app import create_app
 from grader_service.api.body import Limits
-from grader_service.api.trials import TrialQuery
 from grader_service.client.http import Client
-from grader_service.plugins.stub_service import StubService, forms
+from grader_service.plugins.stub_service import StubService
 from grader_service.providers.stub import StubModel
 from grader_service.records.saved import save_trial
 from grader_service.records.trial import Action, Observation, Scene, StepRecord, StepResult
@@ -349,16 +347,3 @@ def test_the_files_of_a_trial_have_the_same_names(both: tuple[Side, Side]) -> No
         assert files["record.json"].startswith(b"{")
         names.append(sorted(files))
     assert names[0] == names[1]
-
-
-@pytest.mark.parametrize(
-    ("ours", "theirs"),
-    [
-        (forms.RobotTrialIn, schemas.RobotTrialIn),
-        (forms.A320TrialIn, schemas.A320TrialIn),
-        (forms.TrialQuery, TrialQuery),
-    ],
-)
-def test_the_forms_are_those_of_the_service(ours: Any, theirs: Any) -> None:
-    schema, expected = ours.model_json_schema(), theirs.model_json_schema()
-    assert schema == expected

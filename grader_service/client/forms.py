@@ -1,4 +1,4 @@
-"""The JSON that the routes take: the forms of the service, without its packages."""
+"""The JSON that the trial routes take: one description for the service and for its stub."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from grader_service.errors import InputError
 
+Form = TypeVar("Form", bound=BaseModel)
+
+# Printable, no control characters: names end up in logs, paths of exports and pages.
 Name = Annotated[
     str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")
 ]
+
+# Higher first among the trials that wait for a judge.
 Priority = Annotated[int, Field(strict=True, ge=-10, le=10)]
-Form = TypeVar("Form", bound=BaseModel)
 
 
 class _Form(BaseModel):
@@ -83,6 +87,4 @@ def validated(form: type[Form], value: Any, *, what: str) -> Form:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join([what, *map(str, first["loc"])])
-        raise InputError(f"{where}: {first['msg']}", fix="see docs/testing-your-harness.md") from (
-            error
-        )
+        raise InputError(f"{where}: {first['msg']}", fix="see /docs for the form") from error
