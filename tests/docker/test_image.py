@@ -65,11 +65,13 @@ def compose() -> dict[str, Any]:
 def test_the_dockerfiles_own_steps_give_a_service_that_grades_trials(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(DOCKER / "build_steps.py"), str(tmp_path)],
-        stdout=subprocess.PIPE,
+        capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout
+    if "Failed to fetch: " in done.stderr:
+        pytest.skip("no package index can be reached")
+    assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1].endswith("24 of 24 trials graded")
 
 
