@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from grader_service.cli.output import err, out, print_json
-from grader_service.cli.submit import UrlOption
+from grader_service.cli.submit import UrlOption, watching
 from grader_service.client.http import DEFAULT_URL, Client
 from grader_service.client.types import Grading
 from grader_service.errors import AutograderError, UnavailableError
@@ -76,5 +76,5 @@ def regrade_command(
         if unfinished:
             out.print(f"left alone, since they are being graded: {unfinished}", markup=False)
         if gradings:
-            out.print(f"see: curl '{url}/v1/trials?run={run}&state=queued'", markup=False)
+            out.print(f"see: {watching(run, url)}", markup=False)
     raise typer.Exit(1 if errors else 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -97,7 +98,7 @@ def submit_command(
     else:
         for _, error in errors:
             print_error(error)
-        _report(trials, summary, wait=wait)
+        _report(trials, summary, url=url, wait=wait)
     ungraded = any(trial["outcome"] == "ungraded" for trial in trials)
     unfinished = wait and any(trial["state"] != "done" for trial in trials)
     raise typer.Exit(1 if errors or ungraded or unfinished else 0)
@@ -156,12 +157,20 @@ def _progress() -> Progress:
     )
 
 
-def _report(trials: Sequence[Mapping[str, Any]], summary: Mapping[str, Any], *, wait: bool) -> None:
+def _report(
+    trials: Sequence[Mapping[str, Any]], summary: Mapping[str, Any], *, url: str, wait: bool
+) -> None:
     if wait:
         out.print(verdict_table(trials))
     print_summary(summary)
     if not wait:
-        out.print(f"see: curl '{DEFAULT_URL}/v1/runs/{summary['run']}'", markup=False)
+        out.print(f"see: {watching(summary['run'], url)}", markup=False)
+
+
+def watching(run: str, url: str) -> str:
+    """Return the command that follows a run."""
+    at = "" if url == DEFAULT_URL else f" --url {shlex.quote(url)}"
+    return f"autograder watch {shlex.quote(run)}{at}"
 
 
 def verdict_table(

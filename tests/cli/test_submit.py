@@ -1,12 +1,17 @@
-"""What `submit --wait` says of a run at its end."""
+"""What `submit` says at its end."""
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from grader_service.cli.main import app
 from grader_service.cli.submit import print_summary
+from grader_service.plugins.stub_service import StubService
 from grader_service.scoring.accounts import Accounts
 
 
@@ -37,3 +42,17 @@ def test_what_is_not_known_is_said_and_is_no_zero(capsys: pytest.CaptureFixture[
         "tokens 0 in, 0 out (verdicts that do not tell: 5); "
         "cost unknown (verdicts without a price: 5)"
     )
+
+
+def test_the_command_that_it_names_at_its_end_follows_the_run(
+    autograder_service: StubService, sample_trials: Path
+) -> None:
+    run, url = "Ann's run", autograder_service.url
+    arguments = ["submit", str(sample_trials), "--run", run, "--url", url]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    named = shlex.split(done.output.splitlines()[-1])
+    assert named == ["see:", "autograder", "watch", run, "--url", url]
+    followed = CliRunner().invoke(app, named[2:])
+    assert followed.exit_code == 0, followed.output
+    assert "24 of 24 ended" in followed.output
