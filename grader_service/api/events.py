@@ -59,7 +59,7 @@ class Looks:
         self._stopped = True
 
     async def follow(self, run: str) -> AsyncIterator[dict[str, Any]]:
-        """Return a run's summary now and after each pause, until `stop`."""
+        """Return a run's summary now and every half a second, until `stop`."""
         look = self._looks.setdefault(run, _Look())
         asked = time.monotonic()
         while not self._stopped:
@@ -71,12 +71,8 @@ class Looks:
                     now = time.monotonic()
                     look.begun, look.due = begun, now + max(_LOOK_S, _REST * (now - begun))
             yield look.summary
-            await self._sleep_until(look.due)
-
-    async def _sleep_until(self, due: float) -> None:
-        # In short steps, since an event to wait for would belong to one event loop.
-        while not self._stopped and (left := due - time.monotonic()) > 0:  # noqa: ASYNC110
-            await asyncio.sleep(min(_LOOK_S, left))
+            # In short steps: followers are to hear something while a look rests.
+            await asyncio.sleep(min(_LOOK_S, max(0.0, look.due - time.monotonic())))
 
 
 _all_looks: WeakSet[Looks] = WeakSet()

@@ -1,4 +1,4 @@
-"""Runs, and the judges that grade them."""
+"""Runs: their summaries, live progress and exports."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from grader_service.api.events import EventStream, Looks, events, read_id
 from grader_service.api.problems import PROBLEM
 from grader_service.api.state import service_of
+from grader_service.errors import UnavailableError
 from grader_service.grading import run_cards, summary
 from grader_service.grading.service import Service
 
@@ -72,7 +73,9 @@ async def follow_run(
     looks: Looks = request.app.state.looks
     stream = events(looks, service, run, after=read_id(last_event_id), trials=trials)
     # Before the answer begins, so that an unknown run is a problem document.
-    first = await anext(stream)
+    first = await anext(stream, None)
+    if first is None:
+        raise UnavailableError("the service is stopping", fix="try again")
     return EventStream(_with_first(first, stream))
 
 

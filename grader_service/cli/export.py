@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Annotated, Final, Protocol
 
 import typer
 
@@ -22,6 +23,8 @@ from grader_service.errors import (
     UnavailableError,
     UsageError,
 )
+
+_TRIAL_ID: Final = re.compile(r"[0-9a-f-]{36}")
 
 
 def export_command(
@@ -141,6 +144,12 @@ class _Remote:
     def trials(self, run: str) -> Iterator[tuple[str, dict[str, bytes]]]:
         self._client.run(run)
         for trial in self._client.trials(run=run):
+            # It becomes the name of a folder.
+            if not _TRIAL_ID.fullmatch(trial["id"]):
+                raise UnavailableError(
+                    f"what answers at {self._client.url} is no autograder service",
+                    fix="give the address of one with --url",
+                )
             yield trial["id"], self._client.files(trial["id"])
 
     def judged(self, client_id: str) -> bytes | None:

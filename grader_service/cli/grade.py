@@ -188,7 +188,8 @@ def _grade(grader: TrialGrader, todo: Todo, *, again: bool, folders: _Folders) -
     counts = effective_verdict(trial.verdicts)
     if has_definitive(trial.verdicts):
         return ended("kept", counts)
-    verdict = trial.adopted()
+    # Once: its source may be any word.
+    verdict = None if trial.verdicts else trial.adopted()
     if verdict is not None:
         folder.add(verdict)
         return ended("adopted", verdict)

@@ -38,7 +38,7 @@ class AsyncClient:
     def __init__(
         self, url: str = DEFAULT_URL, *, timeout_s: float = 30.0, retry_s: float = 0.0
     ) -> None:
-        self.url = url.rstrip("/")
+        self.url = calls.checked_url(url)
         self._retry_s = retry_s
         self._silence = httpx2.Timeout(timeout_s, read=SILENCE_S)
         # The service is where the caller says; a proxy from the environment is for other traffic.

@@ -33,6 +33,7 @@ from grader_service.errors import (
     InputError,
     NotFoundError,
     UnavailableError,
+    UsageError,
 )
 
 T = TypeVar("T")
@@ -249,7 +250,7 @@ def _unpack(data: bytes) -> dict[str, bytes]:
                 if content is None or path.is_absolute() or ".." in path.parts:
                     raise _StrangeError
                 found[str(path)] = content.read()
-    except (tarfile.TarError, OSError) as error:
+    except (tarfile.TarError, OSError, KeyError) as error:  # the last: a link to nowhere
         raise _StrangeError from error
     return found
 
@@ -297,7 +298,7 @@ class Tries:
 
     def pause(self, failure: httpx2.HTTPError | httpx2.Response) -> float:
         """Return the seconds to wait before the next try; raise what failed when there is none."""
-        backoff = min(_LONGEST_PAUSE_S, 0.2 * 2.0**self._failed)
+        backoff = min(_LONGEST_PAUSE_S, 0.2 * 2.0 ** min(self._failed, 10))
         # Spread, not secrecy.
         pause = backoff * random.uniform(0.5, 1.0)  # noqa: S311
         if isinstance(failure, httpx2.Response):
@@ -315,6 +316,17 @@ class Tries:
 def is_busy(response: httpx2.Response) -> bool:
     """Say whether the same call may well succeed a little later."""
     return response.status_code in _BUSY
+
+
+def checked_url(url: str) -> str:
+    """Return a service's address without a slash at its end. Raises UsageError for no URL."""
+    try:
+        httpx2.URL(url)
+    except httpx2.InvalidURL as error:
+        raise UsageError(
+            f"{url!r} is no URL: {error}", fix="write it like http://127.0.0.1:8400"
+        ) from error
+    return url.rstrip("/")
 
 
 def unreachable(url: str, error: httpx2.HTTPError) -> UnavailableError:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+)
 
 from grader_service.errors import InputError
 
@@ -15,6 +22,17 @@ Form = TypeVar("Form", bound=BaseModel)
 Name = Annotated[
     str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")
 ]
+
+
+def _no_route(run: str) -> str:
+    if run.endswith(_ROUTES):
+        raise ValueError(f"ends as a route of runs does ({', '.join(_ROUTES)})")
+    return run
+
+
+# A run's name may have slashes, so what follows it in a path must not look like a part of it.
+_ROUTES: Final = ("/events", "/scorecards", "/aggregate")
+Run = Annotated[Name, AfterValidator(_no_route)]
 
 # Higher first among the trials that wait for a judge.
 Priority = Annotated[int, Field(strict=True, ge=-10, le=10)]
@@ -44,7 +62,7 @@ class RobotTrialIn(_Form):
     """The part `trial` of a robot submission."""
 
     kind: Literal["robot"]
-    run: Name
+    run: Run
     scene: SceneIn
     epoch: int = Field(default=0, ge=0, le=1_000_000)
     client_id: Name | None = None
@@ -60,7 +78,7 @@ class A320TrialIn(_Form):
     """The part `trial` of an A320 submission; the part `trajectory` holds the JSONL."""
 
     kind: Literal["a320"]
-    run: Name
+    run: Run
     client_id: Name | None = None
     rubric: str | dict[str, Any] | None = None
     judge: Name | None = None

@@ -22,6 +22,7 @@ from uuid import uuid4
 from grader_service.client.disk import TRAJECTORY_PATH, check_manifest, read_bytes
 from grader_service.errors import InputError, RecordError
 from grader_service.graders.trial import Trial, robot_trial
+from grader_service.judging.stored_receipt import read_receipt
 from grader_service.records.canonical import canonical_bytes, digest, digest_of
 from grader_service.records.judged import judged_trajectory
 from grader_service.records.manifest import MANIFEST_PATH, build_manifest, submitted_trajectory
@@ -49,7 +50,9 @@ class TrialFolder:
         """Write a trial without a verdict, where there is none yet. Raises InputError."""
         folder = cls(path, own_rubric)
         if not is_trial_folder(path):
-            files = {**files, VERDICTS_PATH: b""}
+            # The record last: it is what makes this the folder of a trial.
+            files = dict(sorted(files.items(), key=lambda file: file[0] == RECORD_PATH))
+            files = {VERDICTS_PATH: b"", **files}
             manifest = build_manifest(
                 files, newest_receipt=None, trajectory=files.get(TRAJECTORY_PATH)
             )
@@ -112,11 +115,15 @@ class TrialFolder:
     def _verdicts(self) -> list[Verdict]:
         path = self.path / VERDICTS_PATH
         lines = read_bytes(path).split(b"\n") if path.exists() else []
-        return [
+        verdicts = [
             read_verdict_line(line, f"line {number} of {path}")
             for number, line in enumerate(lines, start=1)
             if line.strip()
         ]
+        for verdict in verdicts:
+            if verdict.receipt is not None:
+                read_receipt(verdict.receipt)
+        return verdicts
 
     def _id(self, verdicts: list[Verdict]) -> str:
         if _TRIAL_ID.fullmatch(self.path.name):
@@ -172,7 +179,9 @@ def is_trial_folder(path: Path) -> bool:
 
 def folder_name(name: str, content: str) -> str:
     """Return what a new trial's folder is called: its name, and the start of a digest."""
-    return f"{_UNSAFE.sub('_', name)[:100]}-{content[:8]}"
+    # Names of files are short in bytes, not in characters.
+    short = _UNSAFE.sub("_", name).encode()[:100].decode(errors="ignore")
+    return f"{short}-{content[:8]}"
 
 
 @contextmanager

@@ -113,7 +113,7 @@ class ModelGrader:
                 wait = error.retry_after
                 if wait is None:
                     # Spread, not secrecy.
-                    wait = random.uniform(0, min(_CAP_S, _BASE_S * 2**tries))  # noqa: S311
+                    wait = random.uniform(0, min(_CAP_S, _BASE_S * 2 ** min(tries, 10)))  # noqa: S311
                 if faults >= _MAX_FAULTS or time.monotonic() + wait > give_up:
                     return self.judge.failed(case, error)
                 if self.stop.wait(wait):

@@ -49,8 +49,8 @@ class Follower:
         more = len(rows) == _BATCH
         if more:
             self._position = (rows[-1].done_at, rows[-1].id)
-        elif rows:
-            self._look_back(rows[-1].done_at)
+        else:
+            self._look_back(rows[-1].done_at if rows else self._position[0])
         views = trials_by_id(self._service, [row.trial_id for row in new])
         ended = [
             Ended((row.done_at, row.id), views[row.trial_id])

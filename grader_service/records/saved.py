@@ -23,6 +23,7 @@ but the images of observations and the references to them (`images`, `image_refs
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -36,6 +37,10 @@ from grader_service.records.trial import Scene, TrialRecord
 
 SCHEMA = "trial-record/1"
 RECORD_PATH = "record.json"
+# Each column that is a file is a part of a submission, and of these a service takes few. Of a robot
+# with more quantities all of them stand in record.json. All: with some of them it would depend on a
+# later verdict which.
+MAX_FILES = 32
 PHASES = ("first", "last", "parked")
 
 
@@ -97,9 +102,13 @@ def save_trial(
     bytes. Raises RecordError, naming the place, for what can't be saved exactly.
     """
     writer = ColumnWriter()
+    trial = encode_trial(record, scene, writer)
+    if len(writer.files) > MAX_FILES:
+        writer = ColumnWriter(inline_bytes=math.inf)
+        trial = encode_trial(record, scene, writer)
     document = {
         "schema": SCHEMA,
-        **encode_trial(record, scene, writer),
+        **trial,
         "frames": [asdict(frame) for frame in frames],
         "instruction_used": instruction_used,
         "planned": asdict(planned),

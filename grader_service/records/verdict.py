@@ -154,7 +154,8 @@ def _is_receipt(value: Any) -> bool:
     )
 
 
-DEFINITIVE_SOURCES: Final = frozenset({"embodiment", "console"})
+# A sensor or simulator, and a person at the robot: by the console, or asked by the harness.
+DEFINITIVE_SOURCES: Final = frozenset({"embodiment", "console", "prompt"})
 
 
 def effective_verdict(verdicts: Iterable[Verdict]) -> Verdict | None:

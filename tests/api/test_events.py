@@ -239,3 +239,24 @@ def test_a_database_that_goes_away_ends_the_stream_so_that_the_follower_comes_ba
         assert read(lines) is None
     assert "Traceback" not in caplog.text
     assert httpx2.get(f"{url}/v1/runs/r/events").status_code == 503
+
+
+def test_who_asks_while_the_service_stops_is_told_to_come_back(
+    service: InProcess, url: str, frame: bytes
+) -> None:
+    submit(service, frame)
+    events.let_followers_go()
+    answer = httpx2.get(f"{url}/v1/runs/r/events", timeout=30)
+    assert answer.status_code == 503
+    assert answer.json()["detail"] == "the service is stopping"
+
+
+def test_a_follower_hears_something_while_a_look_at_a_huge_run_rests(
+    service: InProcess, url: str, frame: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "_KEEP_ALIVE_S", 0.0)
+    monkeypatch.setattr(events, "_REST", 10_000)
+    submit(service, frame)
+    with httpx2.stream("GET", f"{url}/v1/runs/r/events", timeout=30) as response:
+        alive = (line for line in response.iter_lines() if line.startswith(":"))
+        assert [next(alive), next(alive)] == [": still here"] * 2

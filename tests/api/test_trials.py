@@ -409,3 +409,8 @@ def test_runs_are_listed_with_their_accounts(api: TestClient, frame: bytes) -> N
     post(api, robot(), {"f0": frame})
     [run] = api.get("/v1/runs").json()["runs"]
     assert (run["run"], run["trials"], run["pending"]["n"]) == ("r1", 1, 1)
+
+
+@pytest.mark.parametrize("run", ["a/events", "a/scorecards", "a/b/aggregate"])
+def test_a_run_can_not_be_called_as_a_route_of_runs_is(api: TestClient, run: str) -> None:
+    problem(post(api, robot(run=run, frames=[]), {}), 422, "invalid-input")

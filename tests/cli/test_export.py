@@ -7,12 +7,17 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from grader_service.cli.main import app
 from grader_service.client.disk import read_trajectory
+from grader_service.errors import UnavailableError
 from grader_service.providers.stub import StubModel
 from grader_service.scoring.a320 import score_trajectory
+from tests.client.conftest import serving
 from tests.support.judges import judge_at
 from tests.support.servers import RedisServer
 from tests.support.stack import AUTOGRADER, ROOT, Stack, running
@@ -161,3 +166,21 @@ def test_a_run_that_is_not_there_is_exit_code_2(
     done = autograder(stack, "export", "none", "-o", str(tmp_path / "x"), *given, code=2)
     assert "there is no run 'none'" in done.stderr
     assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("trial_id", ["../../home", "/etc", "", "."])
+def test_a_program_that_is_no_service_can_not_choose_where_files_go(
+    trial_id: str, tmp_path: Path
+) -> None:
+    async def hostile(scope: Any, receive: Any, send: Any) -> None:
+        listed = {"trials": [{"id": trial_id}], "next_cursor": None}
+        body = b"{}" if "/runs/" in scope["path"] else json.dumps(listed).encode()
+        headers = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    with serving(hostile) as url:
+        arguments = ["export", "r", "-o", str(tmp_path / "out"), "--url", url]
+        done = CliRunner().invoke(app, arguments)
+    assert isinstance(done.exception, UnavailableError)
+    assert list(tmp_path.rglob("*")) == []

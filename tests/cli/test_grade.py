@@ -22,7 +22,7 @@ from grader_service.cli.main import app
 from grader_service.providers.stub import StubModel
 from grader_service.records.canonical import digest
 from grader_service.records.saved import save_trial
-from grader_service.records.trial import Scene, TrialRecord
+from grader_service.records.trial import Event, Scene, TrialRecord
 from tests.packaging.test_base_install import run_base
 from tests.support.exported import Exported, exported, write_files
 
@@ -450,3 +450,17 @@ def test_the_base_install_lets_a_person_grade(folder: Path) -> None:
     done = run_base("grade", str(folder), "--grader", "vlm")
     assert done.returncode == 2
     assert "robot-autograder[server]" in done.stderr
+
+
+@pytest.mark.parametrize("source", ["console", "prompt", "a-word-of-the-harness"])
+def test_a_verdict_of_the_record_is_adopted_once_however_often_it_is_graded(
+    source: str, tmp_path: Path
+) -> None:
+    record = TrialRecord("s", 0, None, operator_judgement="y")
+    record.events.append(Event("operator", 0, {"verdict": "y", "source": source}))
+    write_files(tmp_path / "t", save_trial(record, Scene("s", "Do it.")))
+    for _ in range(3):
+        assert exit_code(ask(tmp_path, answers="y\n\n" * 3)) == 0
+    sources = [verdict["source"] for verdict in verdicts(tmp_path / "t")]
+    assert sources.count(source) == 1
+    assert sources[0] == source

@@ -9,12 +9,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import httpx2
 import pytest
 
 from grader_service.cli.processes import free_port
+from grader_service.client import calls
 from grader_service.client.aio import AsyncClient
+from grader_service.client.calls import Tries
 from grader_service.client.http import Client
-from grader_service.errors import AutograderError, UnavailableError
+from grader_service.errors import AutograderError, UnavailableError, UsageError
 from tests.client.conftest import serving
 
 ANSWER = b'{"id": "t", "retried": 1, "verdicts": []}'
@@ -183,3 +186,28 @@ def test_what_is_no_whole_archive_is_refused(body: bytes, using: Using) -> None:
         pytest.raises(UnavailableError, match="is no autograder service"),
     ):
         using(url, 0, lambda client: client.files("t"))
+
+
+@pytest.mark.parametrize("url", ["http://host:abc", "http://[::1", "\x00"])
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_what_is_no_url_is_told_as_such(kind: type[Client | AsyncClient], url: str) -> None:
+    with pytest.raises(UsageError, match="is no URL") as told:
+        kind(url)
+    assert told.value.exit_code == 2
+
+
+def test_an_outage_may_last_for_any_number_of_tries() -> None:
+    tries = Tries(calls.run("r"), "http://127.0.0.1:9", patience_s=1e9)
+    failure = httpx2.ConnectError("refused")
+    assert max(tries.pause(failure) for _ in range(2000)) <= 10
+
+
+def test_an_archive_with_a_link_to_nowhere_is_no_answer_of_the_service() -> None:
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as archive:
+        link = tarfile.TarInfo("a")
+        link.type, link.linkname = tarfile.SYMTYPE, "b"
+        archive.addfile(link)
+    response = httpx2.Response(200, content=data.getvalue())
+    with pytest.raises(UnavailableError, match="no autograder service"):
+        calls.files("t").result(response, "http://x")

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -13,7 +16,7 @@ from typer.testing import CliRunner
 
 from grader_service.cli.main import app
 from grader_service.errors import InputError, RecordError
-from grader_service.graders.folder import TrialFolder
+from grader_service.graders.folder import TrialFolder, folder_name
 from grader_service.graders.trial import new_verdict
 from grader_service.records.canonical import canonical_bytes
 from grader_service.records.saved import save_trial
@@ -111,3 +114,38 @@ def test_a_place_that_can_not_be_written_to_is_an_error_with_its_path(tmp_path: 
 def test_a_folder_that_is_called_by_a_trials_id_keeps_it(tmp_path: Path) -> None:
     name = str(uuid4())
     assert robot(tmp_path / name).load().id == name
+
+
+def test_a_trial_whose_making_was_cut_short_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = save_trial(TrialRecord("s", 0, None), Scene("s", "Do it.")) | {"frames/a.png": b"a"}
+    flush = os.fsync
+    for cut in range(1, 5):
+        path, left = tmp_path / str(cut), iter(range(cut))
+
+        def pressed(file: int, left: Iterator[int] = left) -> None:
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            flush(file)
+
+        with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+            patch.setattr(os, "fsync", pressed)
+            TrialFolder.create(path, files)
+        TrialFolder.create(path, files).load()
+        assert (path / "frames" / "a.png").read_bytes() == b"a"
+
+
+def test_a_receipt_that_is_none_makes_a_trial_unreadable_and_no_more(tmp_path: Path) -> None:
+    folder = robot(tmp_path / "t")
+    folder.add(replace(said(), receipt={"schema": "receipt/1"}))
+    with pytest.raises(RecordError, match="Field required"):
+        folder.load()
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "把紅色方塊放到碗裡" * 40, "/../x", "🤖" * 100])
+def test_a_trials_name_makes_the_name_of_a_folder_whatever_it_is(name: str, tmp_path: Path) -> None:
+    found = folder_name(name, "0123456789")
+    assert (tmp_path / found).parent == tmp_path
+    (tmp_path / found).mkdir()
+    assert found.endswith("-01234567")

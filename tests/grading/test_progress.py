@@ -95,3 +95,13 @@ def test_a_trial_that_is_pruned_while_its_end_is_read_is_passed_over(service: Se
     with closing(sqlite3.connect(service.database.url.removeprefix("sqlite:///"))) as raw, raw:
         raw.execute("DELETE FROM trials WHERE id = ?", (gone,))
     assert ids(drain(Follower(service, "r"))) == [stays]
+
+
+def test_an_end_that_comes_late_is_not_left_out_where_the_last_batch_was_just_full(
+    service: Service,
+) -> None:
+    follower = Follower(service, "r")
+    end(service, *(1000 + number / 1000 for number in range(200)))
+    drain(follower)
+    late = end(service, 1000.15)
+    assert ids(drain(follower)) == late

@@ -78,7 +78,7 @@ def test_a_verdict_after_an_outage_takes_its_error_away() -> None:
     assert apply_verdict(record, verdict("graded", "success")).metadata == {"run": "r1"}
 
 
-@pytest.mark.parametrize("source", ["embodiment", "console"])
+@pytest.mark.parametrize("source", ["embodiment", "console", "prompt"])
 def test_a_verdict_that_came_with_the_record_fills_only_an_empty_judgement(source: str) -> None:
     given = verdict("graded", "success", source=source)
     filled = apply_verdict(record_of({}), given)

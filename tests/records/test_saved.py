@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import hashlib
 import json
 import tracemalloc
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from grader_service.errors import NotFoundError, RecordError, UnavailableError
 from grader_service.records.canonical import canonical_bytes
 from grader_service.records.npy import npy_bytes
 from grader_service.records.saved import (
+    MAX_FILES,
     FrameRef,
     Planned,
     load_trial,
@@ -419,3 +422,28 @@ def test_any_damage_of_a_record_is_refused_as_such_or_does_no_harm(
     files = {**ODD, "record.json": canonical_bytes(document)}
     with contextlib.suppress(RecordError):
         load_trial(files.__getitem__, check=True)
+
+
+@pytest.mark.parametrize("quantities", [MAX_FILES - 2, MAX_FILES, 87])
+def test_a_robot_of_many_quantities_comes_back_exactly_and_fits_into_a_submission(
+    quantities: int,
+) -> None:
+    noise = np.random.default_rng(0)
+    record = rollout(100)
+    record.steps = [
+        replace(
+            step,
+            observation=replace(
+                step.observation,
+                state={f"joint_{number}": noise.random(1) for number in range(quantities)},
+            ),
+        )
+        for step in record.steps
+    ]
+    files = save_trial(record, PLAIN_SCENE)
+    # A service takes 64 parts: these, the part `trial`, and frames.
+    assert len(files) <= MAX_FILES + 1
+    assert_same(record, load_trial(files.__getitem__, check=True).record)
+    judged = copy.copy(record)
+    judged.operator_note = "seen"
+    assert {*save_trial(judged, PLAIN_SCENE)} == {*files}

@@ -154,7 +154,8 @@ class AutograderGrader:
             record.metadata[GRADING_ERROR] = f"pending: autograder trial {marker['client_id']}"
         trial = self._verdict(ticket) if self._waits else None
         if trial is None:
-            self._announce_pending()
+            if marker["state"] == "pending":
+                self._announce_pending()
             return
         record.metadata.pop(GRADING_ERROR, None)
         land(record, trial, parked=parked)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import socketserver
 import threading
 from collections.abc import Callable, Mapping
@@ -49,7 +50,7 @@ def problem(error: AutograderError) -> Response:
     """Return an error as the service's problem document."""
     headers = {}
     if isinstance(error, UnavailableError):
-        headers["Retry-After"] = f"{error.retry_after:g}"
+        headers["Retry-After"] = str(math.ceil(error.retry_after))
     return problem_document(error.status, error.slug, error.message, error.fix, **headers)
 
 
