@@ -135,6 +135,10 @@ class UnavailableError(AutograderError):
         self.retry_after = retry_after
 
 
+class NoServiceError(UnavailableError):
+    """Something else answers at the address: a wrong one, or a proxy whose service is not there."""
+
+
 # --- whoever runs the service changes its set-up -------------------------------------------------
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -18,6 +18,9 @@ from grader_service.client.harvest.harvest import Harvest, Wishes, harvest
 from grader_service.client.harvest.log_file import find_logs
 from grader_service.client.http import DEFAULT_URL, Client
 from grader_service.errors import AutograderError, UnavailableError
+
+# With --wait, a service that restarts meanwhile is waited for.
+_PATIENCE_S: Final = 60.0
 
 
 def harvest_command(
@@ -71,7 +74,8 @@ def harvest_command(
     done: list[Harvest] = []
     refused: list[tuple[Path, AutograderError]] = []
     away: UnavailableError | None = None
-    with Client(url) as client, err.status("harvesting"):
+    patience = timeout if wait else 0.0
+    with Client(url, retry_s=min(patience, _PATIENCE_S)) as client, err.status("harvesting"):
         for path in paths:
             try:
                 one = harvest(client, path, wishes)

@@ -31,6 +31,7 @@ from grader_service.errors import (
     AutograderError,
     ConflictError,
     InputError,
+    NoServiceError,
     NotFoundError,
     UnavailableError,
     UsageError,
@@ -41,6 +42,8 @@ T = TypeVar("T")
 _BY_STATUS: Final[Mapping[int, type[AutograderError]]] = {404: NotFoundError, 409: ConflictError}
 # The service, its database or a proxy before it is not there now, or has too much to do.
 _BUSY: Final = frozenset({408, 425, 429, 502, 503, 504})
+_TOO_LARGE: Final = 413
+_ADDRESS: Final = "give the address of one with --url"
 _LONGEST_PAUSE_S: Final = 10.0
 
 
@@ -78,9 +81,8 @@ class Call(Generic[T]):
         try:
             return self.read(response)
         except _StrangeError as error:
-            raise UnavailableError(
-                f"what answers at {url} is no autograder service",
-                fix="give the address of one with --url",
+            raise NoServiceError(
+                f"what answers at {url} is no autograder service", fix=_ADDRESS
             ) from error
 
 
@@ -96,7 +98,7 @@ def submit(trial: Mapping[str, Any], parts: Mapping[str, bytes]) -> Call[Trial]:
     return Call(
         "POST",
         "/v1/trials",
-        _object,
+        _submitted,
         {"files": files},
         # Under its client id it is the same trial, however often it comes.
         repeatable=trial.get("client_id") is not None,
@@ -227,6 +229,14 @@ def _object(response: httpx2.Response) -> Any:
     return _json(response, dict)
 
 
+def _submitted(response: httpx2.Response) -> Any:
+    trial = _object(response)
+    # Whoever takes this for an answer deletes what was sent.
+    if not isinstance(trial.get("id"), str):
+        raise _StrangeError
+    return trial
+
+
 def _list(response: httpx2.Response) -> Any:
     return _json(response, list)
 
@@ -264,7 +274,8 @@ def check(response: httpx2.Response) -> None:
 def refusal(response: httpx2.Response) -> AutograderError:
     """Return the error that a response is: UnavailableError for 5xx and what may pass (429).
 
-    Others are NotFoundError, ConflictError, or InputError.
+    NoServiceError for what the service itself does not say; others are NotFoundError, ConflictError
+    or InputError.
     """
     try:
         body = response.json()
@@ -274,9 +285,14 @@ def refusal(response: httpx2.Response) -> AutograderError:
         body = {}
     detail = str(body.get("detail") or f"HTTP {response.status_code}")
     fix = body.get("fix")
+    # Only the service itself refuses for good, and says why; a proxy or portal before it may be
+    # gone tomorrow. A proxy that finds a trial too large will not change its mind.
+    is_ours = "detail" in body or response.status_code == _TOO_LARGE
     if response.is_server_error or is_busy(response):
         fix = fix or "try again; the log of the service has more"
         return UnavailableError(detail, fix=fix, retry_after=_retry_after(response))
+    if not is_ours:
+        return NoServiceError(f"what answers is no autograder service ({detail})", fix=_ADDRESS)
     return _BY_STATUS.get(response.status_code, InputError)(detail, fix=fix)
 
 

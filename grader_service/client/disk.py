@@ -87,8 +87,10 @@ def _expand(argument: str) -> Iterator[Found]:
                 yield _file(matched)
             elif (matched / RECORD_PATH).exists():
                 yield Found("record", matched)
-            elif (matched / TRIAL_PATH).exists():
-                yield Found("trial", matched)
+            else:
+                for name, kind in _LISTINGS.items():
+                    if (matched / name).exists():
+                        yield Found(kind, matched)
 
 
 def _file(path: Path) -> Found:
@@ -97,12 +99,17 @@ def _file(path: Path) -> Found:
     for name, kind in _LISTINGS.items():
         if path.name == name:
             return Found(kind, path.parent)
+    if path.name == VERDICTS_PATH and (path.parent / MANIFEST_PATH).exists():
+        # A part of an exported trial, which a pattern for trajectories finds as well.
+        trajectory = path.parent / TRAJECTORY_PATH
+        return Found("a320", trajectory) if trajectory.exists() else Found("record", path.parent)
     return Found("log" if path.suffix == ".json" else "a320", path)
 
 
 def _in_folder(folder: Path) -> Iterator[Found]:
     for here, folders, files in os.walk(folder):
-        folders.sort()
+        # Hidden ones are being written, or are nobody's trials.
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
         # An export that lost its record must not go unnoticed: reading it says what is missing.
         damaged = MANIFEST_PATH in files and VERDICTS_PATH in files and TRAJECTORY_PATH not in files
         if RECORD_PATH in files or damaged:

@@ -33,6 +33,8 @@ except ImportError:  # no POSIX
 _TRIAL: Final = "trial.json"
 _PART: Final = "parts/"
 _REJECTED: Final = "rejected"
+# What entries are called: a spool may lie among files of others.
+_NAME: Final = "[0-9]" * 20 + "-*"
 # A process that still writes is done long before; what is left then is of one that died.
 _ABANDONED_S: Final = 3600.0
 
@@ -112,14 +114,15 @@ class Spool:
         try:
             with unfinished.open("wb") as file:
                 with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as packed:
-                    packed.writestr(_TRIAL, json.dumps(trial))
+                    # Without the time: a rig's clock may stand in 1970, before any zip file.
+                    packed.writestr(zipfile.ZipInfo(_TRIAL), json.dumps(trial))
                     for part, data in parts.items():
-                        packed.writestr(_PART + part, data)
+                        packed.writestr(zipfile.ZipInfo(_PART + part), data)
                 file.flush()
                 os.fsync(file.fileno())
             unfinished.replace(path)
             _sync(folder)
-        except OSError:
+        except BaseException:
             unfinished.unlink(missing_ok=True)
             raise
         return Entry(path, url)
@@ -129,7 +132,7 @@ class Spool:
         found = [
             Entry(path, service)
             for service, folder in self._services(url)
-            for path in folder.glob("*.zip")
+            for path in folder.glob(f"{_NAME}.zip")
         ]
         return sorted(found, key=lambda entry: entry.path.name)
 
@@ -138,14 +141,14 @@ class Spool:
         found = [
             Entry(path, service)
             for service, folder in self._services(None)
-            for path in (folder / _REJECTED).glob("*.zip")
+            for path in (folder / _REJECTED).glob(f"{_NAME}.zip")
         ]
         return sorted(found, key=lambda entry: entry.path.name)
 
     def clean(self) -> None:
         """Delete what processes left that died while they wrote."""
         for _, folder in self._services(None):
-            for path in folder.glob("*.tmp"):
+            for path in folder.glob(f"{_NAME}.tmp"):
                 try:
                     if time.time() - path.stat().st_mtime > _ABANDONED_S:
                         path.unlink()

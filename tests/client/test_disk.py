@@ -257,3 +257,28 @@ def test_a_file_that_cannot_be_read_or_is_none_is_named(tmp_path: Path) -> None:
     write(tmp_path, {"empty.jsonl": b""})
     with pytest.raises(TrajectoryError, match="no meta record"):
         read_trajectory(tmp_path / "empty.jsonl")
+
+
+def test_a_pattern_finds_each_exported_trial_once_and_folders_of_lists(
+    tmp_path: Path, data: Path
+) -> None:
+    run = (data / "a320" / "g01_apu_full.jsonl").read_bytes()
+    write(tmp_path / "cockpit", {"trajectory.jsonl": run, "verdicts.jsonl": verdict_line(VERDICT)})
+    record = {**save_trial(rollout(2), PLAIN_SCENE), "verdicts.jsonl": verdict_line(VERDICT)}
+    write(tmp_path / "robot", record)
+    for name in ("cockpit", "robot"):
+        (tmp_path / name / "manifest.json").write_text("{}")
+    (tmp_path / "listed").mkdir()
+    (tmp_path / "listed" / "trials.json").write_text('{"trials": []}')
+    found = find_inputs([str(tmp_path / "**" / "*.jsonl"), str(tmp_path / "*")])
+    assert [(one.kind, one.path.relative_to(tmp_path).as_posix()) for one in found] == [
+        ("a320", "cockpit/trajectory.jsonl"),
+        ("record", "robot"),
+        ("trials", "listed"),
+    ]
+
+
+def test_folders_that_are_being_written_are_passed_over(tmp_path: Path) -> None:
+    write(tmp_path / "whole", save_trial(rollout(2), PLAIN_SCENE))
+    write(tmp_path / ".s-e0.tmp", save_trial(rollout(2), PLAIN_SCENE))
+    assert [one.path.name for one in find_inputs([str(tmp_path)])] == ["whole"]

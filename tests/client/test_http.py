@@ -15,6 +15,7 @@ from grader_service.errors import (
     AutograderError,
     ConflictError,
     InputError,
+    NoServiceError,
     NotFoundError,
     UnavailableError,
 )
@@ -159,12 +160,15 @@ PROBLEM = b'{"type": "t", "title": "x", "status": 503, "detail": "the disk is fu
         (503, PROBLEM, UnavailableError, "the disk is full", "mend"),
         (500, b"<html>oops</html>", UnavailableError, "HTTP 500", "log of the service"),
         (502, b"", UnavailableError, "HTTP 502", "log of the service"),
-        (404, b"[]", NotFoundError, "HTTP 404", "check the id"),
+        (404, b"[]", NoServiceError, "HTTP 404", "--url"),
+        (404, b'{"detail": "no trial"}', NotFoundError, "no trial", "check the id"),
+        (413, b"<html>", InputError, "HTTP 413", "correct it"),
         (409, b'{"detail": ["odd"]}', ConflictError, "odd", None),
-        (418, b"\xff", InputError, "HTTP 418", "correct it"),
-        (301, b"", InputError, "HTTP 301", "correct it"),
-        (200, b"<html>Welcome</html>", UnavailableError, "is no autograder service", "--url"),
-        (200, b"[1]", UnavailableError, "is no autograder service", "--url"),
+        (418, b"\xff", NoServiceError, "HTTP 418", "--url"),
+        (301, b"", NoServiceError, "HTTP 301", "--url"),
+        (429, b"", UnavailableError, "HTTP 429", "try again"),
+        (200, b"<html>Welcome</html>", NoServiceError, "is no autograder service", "--url"),
+        (200, b"[1]", NoServiceError, "is no autograder service", "--url"),
     ],
 )
 def test_answers_of_proxies_and_strangers_are_errors_too(
@@ -201,3 +205,12 @@ def test_proxies_and_the_environment_have_no_say(
         monkeypatch.setenv(name, f"http://127.0.0.1:{free_port()}")
     with Client(client.url) as other:
         assert other.readiness() == client.readiness()
+
+
+def test_an_answer_that_names_no_trial_is_no_receipt_of_one() -> None:
+    with (
+        serving(answering(200, b'{"status": "ok"}')) as url,
+        Client(url) as client,
+        pytest.raises(NoServiceError),
+    ):
+        client.submit(robot(), {})

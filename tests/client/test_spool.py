@@ -133,7 +133,7 @@ def test_a_damaged_file_is_put_aside_instead_of_blocking_the_others(spool: Spool
         entry.path.write_bytes(damaged)
         with pytest.raises(RecordError, match="is damaged"):
             entry.read()
-        bad = Entry(entry.path.with_name(f"{number}-x.zip"), NOWHERE)
+        bad = Entry(entry.path.with_name(f"{number:020d}-x.zip"), NOWHERE)
         entry.path.rename(bad.path)
         assert spool.send(bad, Recorder()).kind == "refused"
     assert len(spool.rejected()) == 5
@@ -143,7 +143,7 @@ def test_an_unfinished_file_is_no_trial_and_is_deleted_once_its_process_must_be_
     spool: Spool,
 ) -> None:
     folder = spool.put(NOWHERE, trial(), {}).path.parent
-    old, new = folder / "1-a.tmp", folder / "2-b.tmp"
+    old, new = folder / f"{1:020d}-a.tmp", folder / f"{2:020d}-b.tmp"
     for path in (old, new):
         path.write_bytes(b"PK")
     os.utime(old, (0, time.time() - 4000))
@@ -206,3 +206,25 @@ def test_the_spool_is_where_the_environment_says_or_with_the_users_state() -> No
     assert default_folder({"XDG_STATE_HOME": "/state"}) == Path("/state/autograder/spool")
     home = Path("~").expanduser()
     assert default_folder({}) == home / ".local/state/autograder/spool"
+
+
+def test_files_of_others_in_the_folder_are_left_alone(spool: Spool) -> None:
+    logs, backups = spool.folder / "logs", spool.folder / "backups"
+    strangers = [logs / "kitchen_1a2b.json.tmp", backups / "photos.zip"]
+    for path in strangers:
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"mine")
+        os.utime(path, (0, 0))
+    spool.clean()
+    assert spool.waiting() == []
+    assert all(path.read_bytes() == b"mine" for path in strangers)
+
+
+def test_a_rig_whose_clock_stands_in_1970_keeps_its_trials(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: 3.0)
+    monkeypatch.setattr(time, "time_ns", lambda: 3_000_000_000)
+    entry = spool.put(NOWHERE, trial(), {"f0": b"frame"})
+    assert entry.read()[1] == {"f0": b"frame"}
+    assert [path.suffix for path in entry.path.parent.iterdir()] == [".zip"]

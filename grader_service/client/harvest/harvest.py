@@ -24,6 +24,7 @@ from grader_service.client.harvest.reducer import find_reducer, registered_task
 from grader_service.client.harvest.scorers import left_alone, of_record, of_verdict
 from grader_service.client.http import Client
 from grader_service.errors import InputError
+from grader_service.scoring import value_to_float
 
 _POLL_S: Final = 0.5
 
@@ -143,9 +144,10 @@ def _value(
     task = registered_task(log)
     rescoring = Rescoring(
         reducer=find_reducer(log, task, given=wishes.reducer),
-        of_verdict=of_verdict(names, log.dialect),
-        of_record=of_record(wishes.scorers, names, task),
+        of_verdict=of_verdict(names - {*wishes.leave, *wishes.scorers}, log.dialect),
+        of_record=of_record(wishes.scorers, names, task, log.dialect),
     )
+    _check_ours(log, news, rescoring)
     _check_scored(log, news, names - set(rescoring.names) - set(wishes.leave))
     with_receipt = "criteria_met" in rescoring.of_verdict
     answers = [_answer(client, one, rescoring, with_receipt=with_receipt) for one in news]
@@ -163,6 +165,26 @@ def _check_scored(log: LogFile, news: Sequence[Told], names: set[str]) -> None:
                 fix=f"run it again on the stored records with --scorer {name}, or leave its scores "
                 f"out with --leave {name}",
             )
+
+
+def _check_ours(log: LogFile, news: Sequence[Told], rescoring: Rescoring) -> None:
+    """Raise InputError for a scorer that has the name of one of ours and is another."""
+    waited = [one.trial for one in news if not one.trial.settled and not one.trial.harvested]
+    for name, scorer in rescoring.of_verdict.items():
+        for trial in waited:
+            if name not in trial.scores:
+                continue
+            try:
+                ours = value_to_float(scorer(trial.record(), None).value, dialect=log.dialect)
+            except TypeError:  # it abstains, which dialect 0.60 does not know
+                ours = None
+            if trial.scores[name] != ours:
+                raise InputError(
+                    f"{log.path}: the scorer {name!r} of this log is not the one that is known "
+                    f"here: it scored {trial.scores[name]} where that gives {ours}",
+                    fix=f"run its task's own on the stored records with --scorer {name}, or leave "
+                    f"its scores as they are with --leave {name}",
+                )
 
 
 def _answer(client: Client, told: Told, rescoring: Rescoring, *, with_receipt: bool) -> Answer:

@@ -55,20 +55,27 @@ def left_alone(names: set[str]) -> list[str]:
     return sorted(names - JUDGEMENT_SCORERS.keys() - _INDEPENDENT)
 
 
-def of_record(wanted: Iterable[str], names: set[str], task: Any | None) -> dict[str, Scorer]:
+def of_record(
+    wanted: Iterable[str], names: set[str], task: Any | None, dialect: Dialect
+) -> dict[str, Scorer]:
     """Return the scorers that are to run on whole records again, by the names in a log.
 
     A scorer of the registered task comes with that task's parameters; otherwise it is ours or the
     harness' of that name. Raises UsageError for one that there is not, or not in the log.
     """
     found = {}
-    for name in sorted(set(wanted) - JUDGEMENT_SCORERS.keys()):
+    for name in sorted(set(wanted)):
         if name not in names:
             raise UsageError(
                 f"the log has no scores by {name!r}", fix=f"name one of {', '.join(sorted(names))}"
             )
         own = [scorer for scorer in getattr(task, "scorers", ()) if scorer.name == name]
-        found[name] = own[0] if own else _registered(name)
+        if own:
+            found[name] = own[0]
+        elif name in JUDGEMENT_SCORERS:
+            found[name] = JUDGEMENT_SCORERS[name](dialect)
+        else:
+            found[name] = _registered(name)
     return found
 
 

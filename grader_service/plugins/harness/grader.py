@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+import weakref
 from collections.abc import Mapping
 from typing import Any, Final
 from uuid import uuid4
@@ -13,7 +14,7 @@ from inspect_robots.errors import ConfigError, EmbodimentFault, SafetyAbort
 from inspect_robots.log import EvalResults
 
 from grader_service.client.http import Client
-from grader_service.errors import AutograderError, UnavailableError
+from grader_service.errors import AutograderError, NoServiceError, UnavailableError
 from grader_service.plugins.harness.options import Options
 from grader_service.plugins.harness.sender import Sender, Ticket
 from grader_service.plugins.harness.snapshot import take_snapshot
@@ -32,6 +33,8 @@ _FIRST_POLL_S: Final = 0.1
 _LONGEST_POLL_S: Final = 2.0
 # A service that has the trial may be silent for so long before the robot goes on.
 _PATIENCE_S: Final = 5.0
+# How often a trial that was not taken is sent again at once, since the service is back.
+_HURRIES: Final = 3
 
 
 class AutograderGrader:
@@ -46,6 +49,8 @@ class AutograderGrader:
         self._options = options
         self._voice = Voice()
         self._sender = Sender(options, self._voice)
+        self._asking = Client(options.url, timeout_s=_PATIENCE_S)
+        weakref.finalize(self, self._asking.close).atexit = False
         # Set by Ctrl-C: from then on nothing is waited for.
         self._stop_waiting = threading.Event()
         self._checked = False
@@ -84,7 +89,7 @@ class AutograderGrader:
                     if isinstance(causes, list):
                         self._check_names(client)
             except UnavailableError as error:
-                if self._options.wait:
+                if self._options.wait or isinstance(error, NoServiceError):
                     raise _config_error(error) from error
                 causes = [f"{error.message}; trials are kept here until one does"]
             except AutograderError as error:
@@ -177,35 +182,38 @@ class AutograderGrader:
 
     def _wait(self, ticket: Ticket) -> Mapping[str, Any] | None:
         give_up, poll = time.monotonic() + self._options.timeout, _FIRST_POLL_S
-        answered = -math.inf
-        if not ticket.tried.wait(self._options.timeout):
+        answered, hurried = -math.inf, 0
+        if not ticket.wait(self._options.timeout):
             self._tell_overdue()
         while (
             ticket.tried.is_set()
             and ticket.marker["state"] == "pending"
             and not self._stop_waiting.is_set()
         ):
-            now = time.monotonic()
             try:
-                trial = self._sender.client.find(ticket.marker["client_id"])
-                answered = now
+                trial = self._asking.find(ticket.marker["client_id"])
+                answered = time.monotonic()
             except UnavailableError:
-                if now - answered > _PATIENCE_S:
+                if time.monotonic() - answered > _PATIENCE_S:
                     raise
             else:
                 if trial is None:
-                    # The service did not take it when it was sent; the spool has it.
-                    break
+                    # It was not taken when it was sent, but the service answers by now.
+                    if hurried == _HURRIES:
+                        break
+                    hurried += 1
+                    self._sender.hurry(ticket, give_up - time.monotonic())
+                    continue
                 ticket.marker["trial"] = trial["id"]
                 if trial["state"] == "done":
                     return trial
                 if trial["state"] == "cancelled":
                     self._voice.say(f"trial {trial['id']} was cancelled")
                     break
-            if now + poll > give_up:
+            if time.monotonic() + poll > give_up:
                 self._tell_overdue()
                 break
-            self._stop_waiting.wait(poll)
+            time.sleep(poll)
             poll = min(1.5 * poll, _LONGEST_POLL_S)
         return None
 
@@ -231,9 +239,10 @@ class AutograderGrader:
             meaning = "pending trials abstain in the log, and the run's status is an error,"
         else:
             meaning = "pending trials count as 0 in the log"
+        waits = "" if self._options.wait else "the robot does not wait for verdicts: "
         self._voice.once(
             "pending",
-            f"the robot does not wait for verdicts: {meaning} until `autograder harvest LOG` "
+            f"{waits}{meaning} until `autograder harvest LOG` "
             f"writes them into it. See them come: `autograder watch {self._options.run}`",
         )
 

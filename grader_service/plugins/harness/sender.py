@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import queue
 import threading
 import time
 import weakref
@@ -30,6 +29,7 @@ _IN_MEMORY: Final = 4
 _DISK_S: Final = 30.0
 _FIRST_WAIT_S: Final = 1.0
 _LONGEST_WAIT_S: Final = 60.0
+_STEP_S: Final = 0.005
 _CLOSING_WAIT_S: Final = 0.5
 
 
@@ -39,6 +39,16 @@ class Ticket:
 
     marker: dict[str, Any]
     tried: threading.Event = field(default_factory=threading.Event)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until sending it was tried; say whether it was.
+
+        Not by the event's own wait, in which a Ctrl-C could leave it locked.
+        """
+        give_up = time.monotonic() + timeout_s
+        while not self.tried.is_set() and time.monotonic() < give_up:
+            time.sleep(_STEP_S)
+        return self.tried.is_set()
 
     def accepted(self, answer: Mapping[str, Any] | None) -> None:
         """Mark that the service has it; `answer` is None when another process sent it."""
@@ -62,36 +72,53 @@ class Sender:
         self.client = Client(options.url)
         weakref.finalize(self, self.client.close).atexit = False
         self._spool = Spool(options.spool)
-        self._snapshots: queue.Queue[tuple[Snapshot, Ticket]] = queue.Queue(_IN_MEMORY)
-        # Guards what follows, and is told of every change of it.
-        self._changed = threading.Condition()
+        # Guards what follows. The harness' thread takes it by itself: a Ctrl-C within the entry of
+        # the condition, which is Python, would leave it locked for good.
+        self._lock = threading.RLock()
+        # Is told of every change of what follows.
+        self._changed = threading.Condition(self._lock)
+        self._snapshots: deque[tuple[Snapshot, Ticket]] = deque()
+        self._writing = 0
         self._entries: deque[tuple[Entry, Ticket]] = deque()
         # Of earlier runs: sent when nothing of this one waits.
         self._leftovers: deque[Entry] | None = None
         self._born = f"{time.time_ns():020d}"
-        self._unwritten = 0
         self._troubled = False
         self._running: set[str] = set()
         self._closing = False
+        self._hurried = False
 
     def put(self, snapshot: Snapshot, marker: dict[str, Any]) -> Ticket:
         """Take a snapshot over; its marker is kept up to date."""
-        ticket = Ticket(marker)
-        with self._changed:
+        ticket, give_up = Ticket(marker), time.monotonic() + _DISK_S
+        while not self._has_taken(snapshot, ticket):
+            if time.monotonic() > give_up:
+                self._lost(ticket, f"{self._spool.folder} took nothing for {_DISK_S:.0f} s")
+                break
+            time.sleep(_STEP_S)
+        return ticket
+
+    def _has_taken(self, snapshot: Snapshot, ticket: Ticket) -> bool:
+        with self._lock:
+            if len(self._snapshots) >= _IN_MEMORY:
+                return False
+            _BUSY.add(self)
+            self._snapshots.append((snapshot, ticket))
             # The sending one too: at the end of the process no thread can be started any more.
             self._start("write")
             self._start("send")
-            self._unwritten += 1
-            _BUSY.add(self)
-        try:
-            self._snapshots.put((snapshot, ticket), timeout=_DISK_S)
-        except queue.Full:
-            self._lost(ticket, f"{self._spool.folder} took nothing for {_DISK_S:.0f} s")
-            self._written()
-        except BaseException:
-            self._written()
-            raise
-        return ticket
+            self._changed.notify_all()
+        return True
+
+    def hurry(self, ticket: Ticket, timeout_s: float) -> None:
+        """Send what waits without a pause, and wait until that was tried with this trial."""
+        with self._lock:
+            if all(waiting is not ticket for _, waiting in self._entries):
+                return
+            ticket.tried.clear()
+            self._hurried = True
+            self._changed.notify_all()
+        ticket.wait(timeout_s)
 
     def left(self) -> int:
         """Return how many trials are not sent yet."""
@@ -110,28 +137,37 @@ class Sender:
             self._changed.wait_for(lambda: not self._left(), max(0, give_up - time.monotonic()))
             return self._left()
 
+    @property
+    def _unwritten(self) -> int:
+        return len(self._snapshots) + self._writing
+
     def _left(self) -> int:
         return self._unwritten + len(self._entries) + len(self._leftovers or ())
 
     def _start(self, work: str) -> None:
         if work not in self._running:
-            run = {"write": self._write, "send": self._send}[work]
             # Daemons: a service that hangs must not keep the harness from ending.
-            threading.Thread(target=run, name=f"autograder-{work}", daemon=True).start()
+            name = f"autograder-{work}"
+            threading.Thread(target=self._run, args=[work], name=name, daemon=True).start()
+
+    def _run(self, work: str) -> None:
+        # Noted by the thread itself: a Ctrl-C may come while it is being started, or just after.
+        with self._changed:
+            if work in self._running:
+                return
             self._running.add(work)
+        {"write": self._write, "send": self._send}[work]()
 
     # --- to the disk -----------------------------------------------------------------------------
 
     def _write(self) -> None:
         while True:
             with self._changed:
-                if not self._unwritten:
+                if not self._snapshots:
                     self._running.discard("write")
                     return
-            try:
-                snapshot, ticket = self._snapshots.get(timeout=1)
-            except queue.Empty:
-                continue
+                snapshot, ticket = self._snapshots.popleft()
+                self._writing += 1
             try:
                 self._write_one(snapshot, ticket)
             except Exception as error:  # noqa: BLE001  # the thread serves the next trial
@@ -169,7 +205,7 @@ class Sender:
 
     def _written(self) -> None:
         with self._changed:
-            self._unwritten -= 1
+            self._writing -= 1
             self._changed.notify_all()
 
     def _lost(self, ticket: Ticket, why: str) -> None:
@@ -198,7 +234,7 @@ class Sender:
                 "unreachable",
                 f"{trouble}; trials are kept in {self._spool.folder} and sent later",
             )
-            self._pause(pause)
+            self._pause(pause, leftover=following[1] is None)
             pause = min(2 * pause, _LONGEST_WAIT_S)
 
     def _take_up_leftovers(self) -> None:
@@ -228,20 +264,24 @@ class Sender:
         except Exception as error:  # noqa: BLE001  # the thread serves the next trial
             trouble = f"{type(error).__name__}: {error}"
         else:
-            if outcome.kind == "busy":
+            if outcome.kind == "busy" and ticket is not None:
                 trouble = "another process sends what is kept here"
             else:
                 self._tell(entry, ticket, outcome)
         with self._changed:
-            self._troubled = trouble is not None
+            # What an earlier run left says nothing of the trials of this one.
+            self._troubled = trouble is not None and ticket is not None
             line: deque[Any] | None = self._leftovers if ticket is None else self._entries
             assert line
             first = line.popleft()
             if trouble is not None:
                 # At the end of the line: what the service can't take must not keep the others back.
                 line.append(first)
-                for _, waiting in self._entries:
-                    waiting.tried.set()
+                if ticket is not None:
+                    for _, waiting in self._entries:
+                        waiting.tried.set()
+            if ticket is not None:
+                ticket.tried.set()
             self._changed.notify_all()
         return trouble
 
@@ -256,10 +296,13 @@ class Sender:
         elif ticket is not None:
             ticket.accepted(outcome.answer)
 
-    def _pause(self, seconds: float) -> None:
+    def _pause(self, seconds: float, *, leftover: bool) -> None:
         with self._changed:
             if not self._closing:
-                self._changed.wait_for(lambda: self._closing, seconds)
+                self._changed.wait_for(
+                    lambda: self._closing or self._hurried or (leftover and self._entries), seconds
+                )
+                self._hurried = False
                 return
         time.sleep(min(seconds, _CLOSING_WAIT_S))
 

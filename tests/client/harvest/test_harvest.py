@@ -431,3 +431,44 @@ def test_a_log_of_a_cancelled_run_stays_cancelled(service: Verdicts, tmp_path: P
     harvested(service, deferred, reducer="pass_at_2")
     assert comparable(deferred) == comparable(waited)
     assert comparable(deferred)["status"] == "cancelled"
+
+
+class Foreign:
+    """A scorer with the name of one that is known here, which never looks at a judgement."""
+
+    name = "task_success"
+
+    def __init__(self, value: bool) -> None:
+        self.value = value
+
+    def __call__(self, _record: Any, _target: Any) -> UpstreamScore:
+        return UpstreamScore(self.value)
+
+
+def test_a_scorer_that_only_has_the_name_of_a_known_one_is_not_overwritten(
+    service: Verdicts, tmp_path: Path
+) -> None:
+    task = make_task(scorers=[Foreign(True), "episode_length"])
+    path = run(task, TableGrader(mixed(0), service), tmp_path)
+    data = path.read_bytes()
+    with pytest.raises(InputError, match="is not the one that is known here") as refused:
+        harvested(service, path, reducer="mean")
+    assert refused.value.fix is not None
+    assert "--leave task_success" in refused.value.fix
+    assert path.read_bytes() == data
+
+
+@pytest.mark.parametrize("name", ["task_success", "operator"])
+def test_a_scorer_that_is_to_be_left_alone_is_left_alone_whatever_its_name(
+    service: Verdicts, tmp_path: Path, name: str
+) -> None:
+    scorer: Any = Foreign(False) if name == "task_success" else "operator"
+    path = run(make_task(scorers=[scorer]), TableGrader(mixed(0), service), tmp_path)
+
+    def scores() -> Any:
+        value = json.loads(path.read_text())
+        return [sample["epochs"] for sample in value["samples"]], value["results"]["metrics"]
+
+    before = scores()
+    assert harvested(service, path, reducer="mean", leave=(name,)).changes
+    assert scores() == before

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
+import random
+import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +20,15 @@ from inspect_robots.scene import Scene
 from inspect_robots.types import Observation
 
 from grader_service.client.spool import Spool
+from grader_service.plugins.harness import grader as grading
 from grader_service.plugins.harness import sender as sending
 from grader_service.plugins.harness.options import Options, read_options
 from grader_service.plugins.harness.sender import Sender
-from grader_service.plugins.harness.snapshot import Snapshot, take_snapshot
+from grader_service.plugins.harness.snapshot import Snapshot, pack, take_snapshot
 from grader_service.plugins.harness.verdicts import new_marker
 from grader_service.plugins.harness.voice import Voice
+from grader_service.plugins.stub_service import StubService
+from tests.plugins.harness.rig import grader
 from tests.support.stack import Stack, wait_until
 
 NOWHERE = "http://127.0.0.1:9"
@@ -130,3 +138,91 @@ def test_a_verdict_that_came_with_the_trial_survives_a_refusal(
     assert finish(sender) == 0
     assert len(Spool(tmp_path).rejected()) == 1
     assert (marker["state"], marker["outcome"], marker["reason"]) == ("done", "graded", None)
+
+
+def trial_of(number: int) -> TrialRecord:
+    record = TrialRecord(f"s{number}", 0, None)
+    record.parked_observation = Observation(images={"c": np.ones((64, 64, 3), np.uint8)})
+    return record
+
+
+@pytest.mark.parametrize("trouble", ["held by another process", "not readable"])
+def test_what_an_earlier_run_left_does_not_keep_a_verdict_from_being_waited_for(
+    autograder_service: StubService, tmp_path: Path, trouble: str
+) -> None:
+    packed = pack(snapshot("left"), run="old", rubric=None, judge=None)
+    left = Spool(tmp_path).put(autograder_service.url, packed.trial, packed.parts)
+    made = grader(autograder_service.url, tmp_path, wait=True, flush=0)
+    with ExitStack() as held:
+        if trouble == "not readable":
+            left.path.unlink()
+            left.path.mkdir()
+        else:
+            file = held.enter_context(left.path.open("rb"))
+            fcntl.flock(file, fcntl.LOCK_EX)
+        for number in range(3):
+            record = trial_of(number)
+            made.grade(record, Scene(f"s{number}", "Lift the cup"))
+            assert record.operator_judgement == "success"
+    if left.path.is_dir():
+        left.path.rmdir()
+    assert finish(made._sender) == 0
+
+
+def test_verdicts_are_waited_for_again_as_soon_as_an_outage_is_over(
+    autograder_service: StubService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The pause of an outage that lasts.
+    monkeypatch.setattr(sending, "_FIRST_WAIT_S", 60.0)
+    made = grader(autograder_service.url, tmp_path, wait=True)
+    with autograder_service.down("503"):
+        during = trial_of(0)
+        made.grade(during, Scene("s0", "Lift the cup"))
+    assert during.metadata["autograder"]["state"] == "pending"
+    after = trial_of(1)
+    made.grade(after, Scene("s1", "Lift the cup"))
+    assert after.operator_judgement == "success"
+    assert finish(made._sender) == 0
+
+
+# A request that hangs is given up after half a second here; the client's own patience is 30 s.
+@pytest.mark.timeout(25)
+def test_a_service_that_hangs_holds_the_robot_no_longer_than_patience_lasts(
+    autograder_service: StubService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grading, "_PATIENCE_S", 0.5)
+    autograder_service.hold()
+    made = grader(autograder_service.url, tmp_path, wait=True, timeout=0.5)
+
+    def hang() -> None:
+        autograder_service.wait_for(1)
+        autograder_service.down("hang")
+
+    with ThreadPoolExecutor(1) as pool:
+        hung = pool.submit(hang)
+        record = trial_of(0)
+        made.grade(record, Scene("s0", "Lift the cup"))
+        hung.result()
+    assert record.metadata["autograder"]["state"] == "pending"
+    autograder_service.up()
+    assert finish(made._sender) == 0
+
+
+def test_ctrl_c_at_any_moment_of_the_handing_over_leaves_the_sender_able_to_send(
+    autograder_service: StubService, tmp_path: Path
+) -> None:
+    made = Sender(options(autograder_service.url, tmp_path), Voice())
+    chance = random.Random(1)
+    taken = 0
+    for number in range(60):
+        timer = threading.Timer(chance.uniform(0, 0.004), signal.raise_signal, [signal.SIGINT])
+        one = snapshot(f"{number:032x}")
+        try:
+            timer.start()
+            made.put(one, new_marker(one.client_id, "sent"))
+            taken += 1
+            timer.join()
+        except KeyboardInterrupt:
+            timer.join()
+    assert finish(made) == 0
+    assert len(autograder_service.trials) >= taken
