@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from grader_service.cli.output import err, out, print_error, print_json
+from grader_service.cli.output import counting, out, print_error, print_json
 from grader_service.client.http import Client
 from grader_service.client.spool import Entry, Spool, default_folder
 from grader_service.errors import UnavailableError
@@ -76,7 +75,7 @@ def flush_command(
 def _send(kept: Spool, todo: list[tuple[Entry, dict[str, Any]]], url: str | None) -> _Tally:
     tally = _Tally()
     clients: dict[str, Client] = {}
-    with ExitStack() as open_clients, _progress() as progress:
+    with ExitStack() as open_clients, counting() as progress:
         for entry, changes in progress.track(todo, description="sending"):
             to = url or entry.url
             if to in tally.unreachable:
@@ -122,15 +121,3 @@ def _report(kept: Spool, tally: _Tally, *, as_json: bool) -> None:
 
 def _described(entry: Entry) -> dict[str, Any]:
     return {"client_id": entry.client_id, "url": entry.url}
-
-
-def _progress() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=err,
-        transient=True,
-        disable=not err.is_terminal,
-    )

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from grader_service.cli.output import err, out, print_error, print_json
+from grader_service.cli.output import counting, err, out, print_error, print_json
 from grader_service.cli.score_tables import plain_table
 from grader_service.client.disk import find_inputs
 from grader_service.client.http import DEFAULT_URL, Client
@@ -109,7 +108,7 @@ def _send(
 ) -> tuple[set[str], list[tuple[str, AutograderError]]]:
     ids: set[str] = set()
     errors: list[tuple[str, AutograderError]] = []
-    with _progress() as progress:
+    with counting() as progress:
         bar = progress.add_task("submitting", total=len(todo))
         for draft in todo:
             built = try_build(draft)
@@ -128,7 +127,7 @@ def _send(
 
 def _wait(client: Client, run: str, submitted: int, timeout: float) -> None:
     give_up = time.monotonic() + timeout
-    with _progress() as progress:
+    with counting() as progress:
         bar = progress.add_task("grading", total=submitted)
         while True:
             summary = client.run(run)
@@ -143,18 +142,6 @@ def _wait(client: Client, run: str, submitted: int, timeout: float) -> None:
                 err.print("gave up waiting; the trials are graded all the same", markup=False)
                 return
             time.sleep(0.3)
-
-
-def _progress() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=err,
-        transient=True,
-        disable=not err.is_terminal,
-    )
 
 
 def _report(

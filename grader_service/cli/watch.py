@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from grader_service.cli.output import err, print_json
+from grader_service.cli.output import counting, err, print_json
 from grader_service.cli.submit import UrlOption, print_summary
 from grader_service.client.http import DEFAULT_URL, Client
 from grader_service.client.types import Progress as Event
@@ -68,15 +67,7 @@ def _json(event: Event) -> dict[str, Any]:
 
 def _show(events: Iterable[Event], summary: RunSummary) -> RunSummary:
     """Show a bar on a terminal and lines elsewhere; return the last summary."""
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=err,
-        transient=True,
-        disable=not err.is_terminal,
-    ) as progress:
+    with counting() as progress:
         bar = progress.add_task(_accounts(summary), total=summary["trials"])
         for event in events:
             summary = _newer(event, summary)
