@@ -23,11 +23,12 @@ def api_is_well() -> bool:
 def worker_is_well() -> bool:
     """Look in the database for this container's worker: does it tick, and take what is due?
 
-    While the database is away nobody can tell, and a new worker would be no better off.
+    While the database is away or takes no writes nobody can tell, and a new worker would be no
+    better off.
     """
     from grader_service.errors import UnavailableError
     from grader_service.settings import Settings
-    from grader_service.storage import workers
+    from grader_service.storage import probe, workers
     from grader_service.storage.database import Database
 
     settings = Settings.load()
@@ -35,7 +36,9 @@ def worker_is_well() -> bool:
     own = settings.node or f"{socket.gethostname()}:"
     database = Database(settings.database, pool_size=1, wait_s=3)
     try:
-        with database.read() as unit:
+        # A tick is a write: where nobody can write, a worker can't show any.
+        with database.write() as unit:
+            probe.write(unit)
             seen = workers.seen(unit, within_s=2 * workers.ALIVE_S)
     except UnavailableError:
         return True

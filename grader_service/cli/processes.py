@@ -118,8 +118,9 @@ def free_port(host: str = "127.0.0.1") -> int:
 def wait_for_port(port: int, *, host: str = "127.0.0.1", timeout_s: float = 60.0) -> bool:
     """Wait until something listens; False when nothing does in time."""
     give_up = time.monotonic() + timeout_s
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     while time.monotonic() < give_up:
-        with socket.socket() as probe:
+        with socket.socket(family) as probe:
             probe.settimeout(0.5)
             if probe.connect_ex((host, port)) == 0:
                 return True

@@ -163,7 +163,7 @@ def _start_stub(environment: dict[str, str], script: Path | None) -> tuple[str, 
 
 
 def _say(settings: Settings, home: Path, host: str, port: int, *, stub: bool) -> None:
-    url = f"http://{host}:{port}"
+    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     out.print(f"autograder is up at {url} (docs: {url}/docs), data in {home}", markup=False)
     names = list(settings.configured_judges())
     if stub:

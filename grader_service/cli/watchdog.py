@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from grader_service.errors import UnavailableError
-from grader_service.storage import workers
+from grader_service.storage import probe, workers
 from grader_service.storage.database import Database
 
 Stuck = Literal["deaf", "frozen"]
@@ -43,7 +43,9 @@ class Watchdog:
 
     def _look(self, running_s: float) -> Stuck | None:
         try:
-            with self.database.read() as unit:
+            # A sign of life is a write: where nobody can write, a worker can't show any.
+            with self.database.write() as unit:
+                probe.write(unit)
                 found = workers.seen(unit, within_s=workers.FORGET_S, node=self.node)
         except UnavailableError:
             return None

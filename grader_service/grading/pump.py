@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from grader_service.errors import UnavailableError
 from grader_service.grading.leases import Leases, Slots
@@ -19,6 +20,10 @@ from grader_service.storage import gradings, publishing, verdicts, workers
 from grader_service.storage.database import Database, Unit
 
 _log = logging.getLogger(__name__)
+
+
+# How soon a round is tried again that the database or the broker did not let through.
+_AGAIN_S: Final = 1.0
 
 
 @dataclass
@@ -40,6 +45,7 @@ class Pump:
     _taken: int = 0
     _waiting: int = 0
     _trouble: str | None = None
+    _lost: bool = False
     # When the last round was made, and when the last gap between two rounds ended.
     _last_round: float = math.inf
     _gap_ended: float = -math.inf
@@ -60,9 +66,13 @@ class Pump:
         while True:
             try:
                 with self.database.write() as unit:
-                    return workers.boot(
+                    freed = workers.boot(
                         unit, node=self.node, boot_id=self.boot_id, judges=self.judges
                     )
+                if said is not None:
+                    # The others have not been able to renew either.
+                    self._gap_ended = time.monotonic()
+                return freed
             except UnavailableError as error:
                 if error.message != said:
                     _log.warning("the worker waits to start: %s", error)
@@ -112,9 +122,12 @@ class Pump:
             if self._no_gap():
                 self._take_back(unit)
         self._waiting = 0
-        if self.queue.lost_data():
+        # Told once only: remembered until it is acted on.
+        self._lost = self.queue.lost_data() or self._lost
+        if self._lost:
             with self.database.write() as unit:
                 publishing.unpublish(unit)
+            self._lost = False
         self._waiting = self.queue.depth()
         # The rest stays in the database, which knows about fairness and loses nothing.
         room = 4 * self.slots.size - self._waiting
@@ -187,12 +200,15 @@ def _paused(rooms: list[Room]) -> dict[str, str]:
 
 def _start(name: str, round_: Callable[[], object], every_s: float, stop: threading.Event) -> None:
     def repeat() -> None:
-        said = None
-        while not stop.wait(every_s):
+        said, pause_s = None, every_s
+        while not stop.wait(pause_s):
+            pause_s = every_s
             try:
                 round_()
                 said = None
             except UnavailableError as error:
+                # Leases run on meanwhile.
+                pause_s = min(every_s, _AGAIN_S)
                 if error.message != said:
                     _log.warning("%s", error.message)
                 said = error.message

@@ -163,11 +163,12 @@ def _engine(url: str, pool_size: int, wait_s: float) -> Engine:
     try:
         parsed = make_url(url)
         backend = parsed.get_backend_name()
-    except ArgumentError as error:
+    except (ArgumentError, ValueError):
+        # Neither the URL nor what quotes it: there may be a password in it.
         raise SetupError(
-            f"not a database URL: {url!r}",
-            fix="set AUTOGRADER_DATABASE_URL to sqlite:///file.db or postgresql+psycopg://…",
-        ) from error
+            "AUTOGRADER_DATABASE_URL is no database URL",
+            fix="set it to sqlite:///file.db or postgresql+psycopg://user:password@host/name",
+        ) from None
     if backend == "sqlite":
         return _sqlite_engine(url, parsed.database or "", pool_size, wait_s)
     if backend != "postgresql":

@@ -51,8 +51,15 @@ class LockedSqlite:
         self._held: sqlite3.Connection | None = None
 
     def stop(self) -> None:
-        self._held = sqlite3.connect(self._path, timeout=30, isolation_level=None)
-        self._held.execute("BEGIN EXCLUSIVE")
+        held = sqlite3.connect(self._path, timeout=2, isolation_level=None)
+        try:
+            held.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError:
+            # A worker that is frozen in a transaction holds it: nobody can write now either, and
+            # whoever wakes it up waits for this to return.
+            held.close()
+            return
+        self._held = held
 
     def start(self) -> None:
         if self._held is not None:

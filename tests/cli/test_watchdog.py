@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -89,3 +91,14 @@ def test_a_worker_that_starts_gets_a_minute_for_its_first_sign_of_life(
     watchdog = Watchdog(database, node, AFTER_S)
     assert looks(watchdog, 3, running_s=59.0) == [None, None, None]
     assert looks(watchdog, 2, running_s=61.0) == [None, "frozen"]
+
+
+def test_while_nobody_can_write_nobody_is_suspected(
+    database: Database, clock: Clock, tmp_path: Path
+) -> None:
+    impatient = Database(database.url, clock=clock, wait_s=0.05)
+    with closing(sqlite3.connect(tmp_path / "up.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        clock.now += 60
+        assert looks(Watchdog(impatient, "w1", AFTER_S), 3) == [None, None, None]
+    impatient.close()

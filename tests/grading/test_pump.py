@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from redis import Redis
@@ -218,3 +220,46 @@ def test_after_an_outage_of_the_database_the_living_may_renew_what_they_hold(
     pump.round()
     with database.write() as unit:
         assert gradings.renew(unit, {grading_id: claim.token}, lease_s=30) == {grading_id}
+
+
+def test_a_worker_that_had_to_wait_for_the_database_lets_the_others_renew_first(
+    pump: Pump, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [grading_id] = store(database, 1)
+    with database.write() as unit:
+        claim = gradings.claim(unit, grading_id, owner="w2", lease_s=-1)
+    assert claim is not None
+    away = iter([UnavailableError("the database did not answer")])
+    write = database.write
+
+    def back_soon() -> Any:
+        for error in away:
+            raise error
+        return write()
+
+    monkeypatch.setattr(database, "write", back_soon)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    pump._register()
+    pump.round()
+    with database.write() as unit:
+        assert gradings.renew(unit, {grading_id: claim.token}, lease_s=30) == {grading_id}
+
+
+def test_that_the_broker_lost_its_data_is_remembered_until_it_is_acted_on(
+    pump: Pump,
+    database: Database,
+    redis_server: RedisServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store(database, 1)
+    assert pump.round() == 1
+    redis_server.flush()
+    with monkeypatch.context() as patch:
+
+        def away(_: Any) -> None:
+            raise UnavailableError("the database did not answer")
+
+        patch.setattr(publishing, "unpublish", away)
+        with pytest.raises(UnavailableError):
+            pump.round()
+    assert pump.round() == 1
