@@ -17,8 +17,16 @@ from grader_service.api.schemas import (
     VerdictOut,
 )
 from grader_service.api.state import limits_of, service_of
-from grader_service.client.forms import A320TrialIn, RobotTrialIn, TrialQuery, validated
-from grader_service.errors import ConflictError, InputError
+from grader_service.client.forms import (
+    A320TrialIn,
+    RobotTrialIn,
+    TrialQuery,
+    one_client_id,
+    only_parts,
+    part_named,
+    validated,
+)
+from grader_service.errors import InputError
 from grader_service.grading import read
 from grader_service.grading.export import archive, export_trial
 from grader_service.grading.service import Service
@@ -118,12 +126,12 @@ def _submission(
     if model is None:
         raise InputError(f"unknown kind {kind!r}", fix="set kind to 'robot' or 'a320'")
     trial = validated(model, value, what="trial")
-    client_id = _client_id(trial.client_id, idempotency_key)
+    client_id = one_client_id(trial.client_id, idempotency_key)
     if isinstance(trial, A320TrialIn):
-        _only_parts(parts, {"trial", "trajectory"})
+        only_parts(parts, {"trial", "trajectory"})
         return A320Submission(
             run=trial.run,
-            trajectory=_part(parts, "trajectory", "the JSONL of the run"),
+            trajectory=part_named(parts, "trajectory", "the JSONL of the run"),
             rubric=trial.rubric,
             judge=trial.judge,
             client_id=client_id,
@@ -132,7 +140,7 @@ def _submission(
         )
     named = {"trial", *(frame.part for frame in trial.frames)}
     columns = {name for name in parts if name.startswith(_COLUMN)} if trial.record else set()
-    _only_parts(parts, named | columns | ({trial.record} if trial.record else set()))
+    only_parts(parts, named | columns | ({trial.record} if trial.record else set()))
     return RobotSubmission(
         run=trial.run,
         scene=Scene(
@@ -145,11 +153,11 @@ def _submission(
             FrameUpload(
                 camera=frame.camera,
                 phase=frame.phase,
-                data=_part(parts, frame.part, f"the {frame.phase} frame of {frame.camera!r}"),
+                data=part_named(parts, frame.part, f"the {frame.phase} frame of {frame.camera!r}"),
             )
             for frame in trial.frames
         ],
-        record=_part(parts, trial.record, "the record") if trial.record else None,
+        record=part_named(parts, trial.record, "the record") if trial.record else None,
         columns={name.removeprefix(_COLUMN).removesuffix(".npy"): parts[name] for name in columns},
         rubric=trial.rubric,
         judge=trial.judge,
@@ -157,31 +165,6 @@ def _submission(
         priority=trial.priority,
         fresh=trial.fresh,
     )
-
-
-def _client_id(own: str | None, header: str | None) -> str | None:
-    if own is not None and header is not None and own != header:
-        raise ConflictError(
-            "client_id and Idempotency-Key differ", fix="send one of them, or the same twice"
-        )
-    return own if own is not None else header
-
-
-def _part(parts: dict[str, bytes], name: str, what: str) -> bytes:
-    if name not in parts:
-        raise InputError(
-            f"the part {name!r} ({what}) is missing", fix=f"send it as a part named {name!r}"
-        )
-    return parts[name]
-
-
-def _only_parts(parts: dict[str, bytes], known: set[str]) -> None:
-    unknown = sorted(set(parts) - known)
-    if unknown:
-        raise InputError(
-            f"nothing in 'trial' names the part {unknown[0]!r}",
-            fix="name it as the record or in frames, or leave it out",
-        )
 
 
 @router.get("", responses={422: PROBLEM})

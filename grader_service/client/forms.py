@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, TypeVar
 from uuid import UUID
 
@@ -14,7 +15,7 @@ from pydantic import (
     ValidationError,
 )
 
-from grader_service.errors import InputError
+from grader_service.errors import ConflictError, InputError
 
 Form = TypeVar("Form", bound=BaseModel)
 
@@ -106,3 +107,31 @@ def validated(form: type[Form], value: Any, *, what: str) -> Form:
         first = error.errors()[0]
         where = ".".join([what, *map(str, first["loc"])])
         raise InputError(f"{where}: {first['msg']}", fix="see /docs for the form") from error
+
+
+def one_client_id(own: str | None, header: str | None) -> str | None:
+    """Return the client id of the form or of Idempotency-Key. Raises ConflictError for two."""
+    if own is not None and header is not None and own != header:
+        raise ConflictError(
+            "client_id and Idempotency-Key differ", fix="send one of them, or the same twice"
+        )
+    return own if own is not None else header
+
+
+def part_named(parts: Mapping[str, bytes], name: str, what: str) -> bytes:
+    """Return a part of a submission. Raises InputError when it is missing."""
+    if name not in parts:
+        raise InputError(
+            f"the part {name!r} ({what}) is missing", fix=f"send it as a part named {name!r}"
+        )
+    return parts[name]
+
+
+def only_parts(parts: Mapping[str, bytes], known: set[str]) -> None:
+    """Raise InputError for a part that nothing names."""
+    unknown = sorted(set(parts) - known)
+    if unknown:
+        raise InputError(
+            f"nothing in 'trial' names the part {unknown[0]!r}",
+            fix="name it as the record or in frames, or leave it out",
+        )

@@ -17,11 +17,12 @@ from inspect_robots.logging.sink import NullSink
 
 from grader_service.client.folders import write_files
 from grader_service.errors import FrameError
-from grader_service.plugins.harness.snapshot import frames_of, instruction_of
+from grader_service.plugins.harness.snapshot import frames_of
 from grader_service.plugins.harness.voice import Voice
 from grader_service.records.canonical import digest
 from grader_service.records.npy import npy_bytes
 from grader_service.records.saved import FrameRef, Planned, save_trial
+from grader_service.records.trial import instruction_told
 
 _MEDIA_TYPE: Final = "application/x-npy"
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
@@ -78,7 +79,7 @@ class AutograderSink(NullSink):
             record,
             scene,
             frames=refs,
-            instruction_used=instruction_of(record, scene),
+            instruction_used=instruction_told(record, scene)[0],
             planned=self._planned,
         )
 

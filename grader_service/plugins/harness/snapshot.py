@@ -26,6 +26,7 @@ from grader_service.records.trial import (
     StepRecord,
     StepResult,
     TrialRecord,
+    instruction_told,
 )
 
 Phase = Literal["first", "last", "parked"]
@@ -103,15 +104,9 @@ def take_snapshot(record: Any, scene: Any, client_id: str) -> Snapshot:
         client_id=client_id,
         record=light,
         scene=scene,
-        instruction=instruction_of(record, scene),
+        instruction=instruction_told(record, scene)[0],
         frames=tuple(frames_of(record, max_cameras=MAX_CAMERAS)),
     )
-
-
-def instruction_of(record: Any, scene: Any) -> str:
-    """Return what the policy was told: a harness may word a scene's instruction anew per epoch."""
-    told = record.steps[0].observation.instruction if record.steps else None
-    return told if isinstance(told, str) and told.strip() else str(scene.instruction)
 
 
 def frames_of(record: Any, *, max_cameras: int | None) -> Iterator[Frame]:

@@ -9,9 +9,16 @@ from functools import cached_property
 from typing import Any, Final
 from uuid import uuid4
 
-from grader_service.client.forms import A320TrialIn, RobotTrialIn, validated
+from grader_service.client.forms import (
+    A320TrialIn,
+    RobotTrialIn,
+    one_client_id,
+    only_parts,
+    part_named,
+    validated,
+)
 from grader_service.client.types import Trial as TrialAnswer
-from grader_service.errors import ConflictError, FrameError, InputError, RecordError
+from grader_service.errors import FrameError, InputError, RecordError
 from grader_service.graders.trial import Trial, new_verdict, robot_trial, submitted_files
 from grader_service.records.canonical import digest, digest_of
 from grader_service.records.saved import save_trial
@@ -113,11 +120,7 @@ def receive(parts: dict[str, bytes], idempotency_key: str | None) -> Received:
         form = validated(RobotTrialIn, value, what="trial")
     else:
         raise InputError(f"unknown kind {kind!r}", fix="set kind to 'robot' or 'a320'")
-    client_id = form.client_id if form.client_id is not None else idempotency_key
-    if idempotency_key not in (None, client_id):
-        raise ConflictError(
-            "client_id and Idempotency-Key differ", fix="send one of them, or the same twice"
-        )
+    client_id = one_client_id(form.client_id, idempotency_key)
     if isinstance(form, A320TrialIn):
         trial, files = _a320(parts)
     else:
@@ -155,8 +158,8 @@ def scripted(word: str, kind: str, note: str | None) -> Verdict:
 
 
 def _a320(parts: Mapping[str, bytes]) -> tuple[Trial, dict[str, bytes]]:
-    _only(parts, {"trial", "trajectory"})
-    data = _part(parts, "trajectory", "the JSONL of the run")
+    only_parts(parts, {"trial", "trajectory"})
+    data = part_named(parts, "trajectory", "the JSONL of the run")
     record = parse_trajectory(data)
     trial = Trial(id=str(uuid4()), kind="a320", record=record, record_digest=digest(data))
     return trial, {"trajectory.jsonl": data}
@@ -165,9 +168,9 @@ def _a320(parts: Mapping[str, bytes]) -> tuple[Trial, dict[str, bytes]]:
 def _robot(form: RobotTrialIn, parts: Mapping[str, bytes]) -> tuple[Trial, dict[str, bytes]]:
     columns = {name for name in parts if name.startswith(_COLUMN)} if form.record else set()
     named = {"trial", *(frame.part for frame in form.frames), *columns}
-    _only(parts, named | ({form.record} if form.record else set()))
+    only_parts(parts, named | ({form.record} if form.record else set()))
     for frame in form.frames:
-        _part(parts, frame.part, f"the {frame.phase} frame of {frame.camera!r}")
+        part_named(parts, frame.part, f"the {frame.phase} frame of {frame.camera!r}")
     seen = [(frame.phase, frame.camera) for frame in form.frames]
     for phase, camera in seen:
         if seen.count((phase, camera)) > 1:
@@ -177,7 +180,7 @@ def _robot(form: RobotTrialIn, parts: Mapping[str, bytes]) -> tuple[Trial, dict[
             )
     sent = {name: data for name, data in parts.items() if name != "trial"}
     if form.record:
-        _part(parts, form.record, "the record")
+        part_named(parts, form.record, "the record")
     else:
         scene = Scene(form.scene.id, form.scene.instruction, metadata=form.scene.metadata)
         sent |= save_trial(TrialRecord(scene.id, form.epoch, None), scene)
@@ -206,20 +209,3 @@ def _reader(files: Mapping[str, bytes]) -> Any:
             ) from None
 
     return read
-
-
-def _part(parts: Mapping[str, bytes], name: str, what: str) -> bytes:
-    if name not in parts:
-        raise InputError(
-            f"the part {name!r} ({what}) is missing", fix=f"send it as a part named {name!r}"
-        )
-    return parts[name]
-
-
-def _only(parts: Mapping[str, bytes], known: set[str]) -> None:
-    unknown = sorted(set(parts) - known)
-    if unknown:
-        raise InputError(
-            f"nothing in 'trial' names the part {unknown[0]!r}",
-            fix="name it as the record or in frames, or leave it out",
-        )
